@@ -19,9 +19,9 @@ from tests.apis.validated import Public, Target, checked, run_program
 from toolfold.errors import UsageError
 from toolfold.models import ToolSpec
 from toolfold.prompts.python_stubs import module_text
-from toolfold.sources.openapi.document import Store
+from toolfold.sources.openapi.document import DocumentStore
 from toolfold.sources.openapi.source import Api, api_tools
-from toolfold.sources.web.credentials import Auth
+from toolfold.sources.web.credentials import ApiAuth
 
 GITHUB = Public(
     path=str(github_questions.FOLDER / github_questions.DOCUMENT),
@@ -35,14 +35,14 @@ OTHERS = (
         styles="3.1 in YAML, a key in a header",
         accepted=50,
         refused=40,
-        auth=Auth(kind="header", name="X-Figma-Token", secret="a-made-up-token"),
+        auth=ApiAuth(kind="header", name="X-Figma-Token", secret="a-made-up-token"),
     ),
     Public(
         path="@directus/specs/dist/openapi.json",
         styles="lists joined by commas, JSON in the query, a key in the query, multipart",
         accepted=120,
         refused=50,
-        auth=Auth(kind="query", name="access_token", secret="a-made-up-token"),
+        auth=ApiAuth(kind="query", name="access_token", secret="a-made-up-token"),
         gives_all=True,
     ),
     Public(
@@ -57,7 +57,7 @@ OTHERS = (
         styles="3.1 in JSON, a bearer token, headers, multipart with files",
         accepted=45,
         refused=40,
-        auth=Auth(kind="bearer", secret="a-made-up-token"),
+        auth=ApiAuth(kind="bearer", secret="a-made-up-token"),
         gives_all=True,
     ),
 )
@@ -97,13 +97,13 @@ def loading(document: Path) -> Iterator[Target]:
     first, later = [], []
     for _ in range(TIMES):
         with tempfile.TemporaryDirectory() as cache:
-            first.append(_seconds(document, Store(Path(cache))))
-            later.append(_seconds(document, Store(Path(cache))))
+            first.append(_seconds(document, DocumentStore(Path(cache))))
+            later.append(_seconds(document, DocumentStore(Path(cache))))
     yield f"loaded in {min(first):.3f} s the first time (at most {FIRST_SECONDS})", min(first) <= FIRST_SECONDS
     yield f"loaded in {min(later):.3f} s after (at most {LATER_SECONDS})", min(later) <= LATER_SECONDS
 
 
-def _seconds(document: Path, store: Store) -> float:
+def _seconds(document: Path, store: DocumentStore) -> float:
     began = time.perf_counter()
     api_tools(Api(spec=document, base_url="https://api.github.com"), store=store)
     return time.perf_counter() - began

@@ -9,7 +9,7 @@ from tests.apis.sampling import arguments_of
 from toolfold import Call, Runtime
 from toolfold.errors import ToolError
 from toolfold.sources.openapi.source import Api, api_tools
-from toolfold.sources.web.credentials import Auth
+from toolfold.sources.web.credentials import ApiAuth
 from toolfold.tools.catalog import Catalog
 from toolfold.tools.router import Router
 from toolfold.tools.tool import Tool
@@ -48,7 +48,7 @@ class Public:
     accepted: int
     refused: int = 0
     """Of requests that are broken on purpose."""
-    auth: Auth | None = None
+    auth: ApiAuth | None = None
     gives_all: bool = False
     """All arguments are given, not only those that must be."""
 

@@ -7,7 +7,7 @@ from toolfold.config.sections import ApiConfig, AuthConfig
 from toolfold.errors import UsageError
 from toolfold.sources.openapi.source import Api, api_tools
 from toolfold.sources.web.client import fetch_tool
-from toolfold.sources.web.credentials import Auth
+from toolfold.sources.web.credentials import ApiAuth
 from toolfold.tools.tool import Tool
 
 
@@ -48,6 +48,6 @@ def _api(config: Config, api: ApiConfig) -> Api:
     )
 
 
-def _auth(auth: AuthConfig) -> Auth:
+def _auth(auth: AuthConfig) -> ApiAuth:
     options = auth.model_dump(exclude={"type", "secret"}, exclude_none=True)
-    return Auth(kind=auth.type, secret="" if auth.secret is None else auth.secret.get_secret_value(), **options)
+    return ApiAuth(kind=auth.type, secret="" if auth.secret is None else auth.secret.get_secret_value(), **options)

@@ -23,7 +23,7 @@ from toolfold.ledger.base import Given, Made
 from toolfold.models import Reply, ReplyMeta
 from toolfold.protocol.codec import decoder
 from toolfold.sources.functions import as_tool
-from toolfold.sources.modules import Places
+from toolfold.sources.modules import FunctionImporter
 from toolfold.tools.catalog import Catalog
 from toolfold.tools.remote import Shipment
 from toolfold.tools.router import OutsideChecks, Router
@@ -412,7 +412,7 @@ class OwnTools:
         Raises:
             UsageError: One is not here, or is another one here; the text says which.
         """
-        shipped, places = _shipment.decode(described), Places()
+        shipped, places = _shipment.decode(described), FunctionImporter()
         tools = [_load_tool(shipped_tool, places) for shipped_tool in shipped.tools]
         steps = wrappers(breaker=shipped.breaker, retry=shipped.retry, error_details=shipped.error_details)
         self._router = Router(Catalog(tools), wrappers=steps)
@@ -432,7 +432,7 @@ class OwnTools:
         return Dispatch(limits.calls_in_flight, serve_one)
 
 
-def _load_tool(shipped: ShippedTool, places: Places) -> Tool:
+def _load_tool(shipped: ShippedTool, places: FunctionImporter) -> Tool:
     spec = shipped.spec
     try:
         tool = with_name(as_tool(places.find(shipped.origin)), spec.name)

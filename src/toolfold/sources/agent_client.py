@@ -1,4 +1,4 @@
-"""The A2A side of an agent tool; the only file that imports `a2a`.
+"""A2A client of an agent tool; the only file that imports `a2a`.
 
 An A2A number is a double, so `3` comes back as `3.0`: whole numbers are made integers again.
 """
@@ -67,22 +67,22 @@ class Agent:
     async def ask(self, payload: Mapping[str, Value]) -> Value:
         """One message there, its result back; a lone text argument goes as text, all else as data."""
         request = SendMessageRequest(message=_message(payload))
-        seen = _Seen()
+        reply = _AgentReply()
         try:
-            async with self._connected() as client:
+            async with self._open_client() as client:
                 async for event in client.send_message(request):
-                    seen.add(event)
-                return await _result(client, seen)
+                    reply.add(event)
+                return await _wait_for_result(client, reply)
         except asyncio.CancelledError:
-            if seen.task_id:
-                self._cancel(seen.task_id)
+            if reply.task_id:
+                self._cancel(reply.task_id)
             raise
         except (A2AError, httpx.HTTPError) as error:
             self._card = None  # it may have moved
             raise ToolError(f"the agent cannot be asked: {_first_line(error)}") from error
 
     @asynccontextmanager
-    async def _connected(self) -> AsyncIterator[Client]:
+    async def _open_client(self) -> AsyncIterator[Client]:
         # How long a call may take is the router's to say, so there is no timeout for the answer.
         timeout = httpx.Timeout(None, connect=_CONNECT_SECONDS)
         async with httpx.AsyncClient(timeout=timeout, headers=dict(self._headers), verify=_tls()) as http:
@@ -100,7 +100,7 @@ class Agent:
 
         async def tell() -> None:
             try:
-                async with asyncio.timeout(_CANCEL_SECONDS), self._connected() as client:
+                async with asyncio.timeout(_CANCEL_SECONDS), self._open_client() as client:
                     await client.cancel_task(CancelTaskRequest(id=task_id))
             except (A2AError, ToolError, httpx.HTTPError, TimeoutError):
                 return  # it is over, or cannot be stopped
@@ -110,7 +110,7 @@ class Agent:
         task.add_done_callback(self._cancels.discard)
 
 
-class _Seen:
+class _AgentReply:
     """What an agent has sent in answer to one message."""
 
     def __init__(self) -> None:
@@ -141,8 +141,8 @@ async def _read_card(http: httpx.AsyncClient, url: str) -> AgentCard:
             return await A2ACardResolver(http, url).get_agent_card()
     except (AgentCardResolutionError, TimeoutError, httpx.InvalidURL, ValueError) as error:
         status = getattr(error, "status_code", None)
-        why = f"HTTP {status} instead of an agent card" if status else "it shows no agent card"
-        raise AgentUnreachable(f"the agent cannot be reached: {why}") from error
+        reason = f"HTTP {status} instead of an agent card" if status else "it shows no agent card"
+        raise AgentUnreachable(f"the agent cannot be reached: {reason}") from error
 
 
 def _message(payload: Mapping[str, Value]) -> Message:
@@ -165,23 +165,23 @@ def _raw_part(value: bytes | Media) -> Part:
     return new_raw_part(value.data, media_type=value.mime, filename=value.name)
 
 
-async def _result(client: Client, seen: _Seen) -> Value:
-    if seen.message is not None:
-        return _value(seen.message.parts)
-    if not seen.task_id:
+async def _wait_for_result(client: Client, reply: _AgentReply) -> Value:
+    if reply.message is not None:
+        return _value(reply.message.parts)
+    if not reply.task_id:
         raise ToolError("the agent answered nothing")
-    task, wait = seen.task, _FIRST_WAIT_SECONDS
+    task, wait = reply.task, _FIRST_WAIT_SECONDS
     while task is None or task.status.state in _WORKING:
         if task is not None:
             await asyncio.sleep(wait)
             wait = min(2 * wait, _LONGEST_WAIT_SECONDS)
-        task = await client.get_task(GetTaskRequest(id=seen.task_id))
-    said = task.status.message.parts
+        task = await client.get_task(GetTaskRequest(id=reply.task_id))
+    status_parts = task.status.message.parts
     if task.status.state != TaskState.TASK_STATE_COMPLETED:
-        what = _FAILURES.get(task.status.state, "the agent's task has no known state")
-        texts = [part.text for part in said if part.HasField("text")]
-        raise ToolError(": ".join([what, *texts]))
-    return _value([part for artifact in task.artifacts for part in artifact.parts] or said)
+        problem = _FAILURES.get(task.status.state, "the agent's task has no known state")
+        texts = [part.text for part in status_parts if part.HasField("text")]
+        raise ToolError(": ".join([problem, *texts]))
+    return _value([part for artifact in task.artifacts for part in artifact.parts] or status_parts)
 
 
 def _value(parts: Iterable[Part]) -> Value:

@@ -79,9 +79,9 @@ def file_tools(
 def replace_file(name: str, data: bytes, folder: int) -> None:
     """Write a file in an open folder, whole or not at all; a link that stands there is replaced, not followed."""
     part = f".{secrets.token_hex(8)}"
-    opened = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644, dir_fd=folder)
+    descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644, dir_fd=folder)
     try:
-        with open(opened, "wb") as file:
+        with open(descriptor, "wb") as file:
             file.write(data)
         os.rename(part, name, src_dir_fd=folder, dst_dir_fd=folder)
     except BaseException:
@@ -105,7 +105,7 @@ def _tool(
     async def call(arguments: Mapping[str, Any]) -> Value:
         return await asyncio.to_thread(operation, **arguments)
 
-    full = f"{prefix}_{name}"
+    full_name = f"{prefix}_{name}"
     schema = {
         "type": "object",
         "properties": dict(properties),
@@ -113,8 +113,8 @@ def _tool(
         "additionalProperties": False,
     }
     spec = ToolSpec(
-        name=full,
-        python_name=python_name(full),
+        name=full_name,
+        python_name=python_name(full_name),
         domain=python_name(prefix),
         short_name=name,
         description=description,
@@ -151,20 +151,20 @@ class _Folder:
         return {"path": path, "size": len(data)}
 
     def list_files(self, path: str = ".", pattern: str = "*") -> list[dict[str, Json]]:
-        found = []
+        files = []
         for name, size in self._walk(path):
-            if _fits(name, pattern):
-                found.append({"path": name, "size": size})
-                if len(found) >= _MOST_ENTRIES:
+            if _matches(name, pattern):
+                files.append({"path": name, "size": size})
+                if len(files) >= _MOST_ENTRIES:
                     break
-        return found
+        return files
 
     def search(self, query: str, pattern: str = "*") -> list[dict[str, Json]]:
         if not query:
             raise ToolError("query is empty; give the text to look for")
-        wanted, hits = query.casefold(), []
+        needle, hits = query.casefold(), []
         for name, size in self._walk("."):
-            if size > self.max_bytes or not _fits(name, pattern):
+            if size > self.max_bytes or not _matches(name, pattern):
                 continue
             with self._parent(name) as (folder, last):
                 data = self._read(folder, last, name)
@@ -172,7 +172,7 @@ class _Folder:
             if b"\0" in data[:8192]:
                 continue
             for number, line in enumerate(data.decode(errors="replace").splitlines(), 1):
-                if wanted in line.casefold():
+                if needle in line.casefold():
                     hits.append({"path": name, "line": number, "text": line[:_SHOWN_LINE_CHARACTERS]})
                     if len(hits) >= _MOST_HITS:
                         return hits
@@ -181,14 +181,14 @@ class _Folder:
     def _read(self, folder: int, last: str, path: str) -> bytes:
         try:
             # Not blocking: a pipe somebody put there must not hold the tool for ever.
-            opened = os.open(last, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=folder)
+            descriptor = os.open(last, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=folder)
         except OSError as error:
-            raise _told(error, path) from error
-        status = os.fstat(opened)
+            raise _open_error(error, path) from error
+        status = os.fstat(descriptor)
         if not stat.S_ISREG(status.st_mode):
-            os.close(opened)
+            os.close(descriptor)
             raise ToolError(f"{path!r} is no file")
-        with open(opened, "rb") as file:
+        with open(descriptor, "rb") as file:
             data = file.read(self.max_bytes + 1)
         if len(data) > self.max_bytes:
             raise ToolError(f"{path!r} has {status.st_size} bytes; the limit is {self.max_bytes}")
@@ -198,22 +198,22 @@ class _Folder:
     def _parent(self, path: str, *, make: bool = False) -> Iterator[tuple[int, str]]:
         """The open folder that a path ends in, and its last part."""
         *folders, last = self._parts(path) or ["."]
-        with self._opened(folders, path, make=make) as folder:
+        with self._open_folder(folders, path, make=make) as folder:
             if last == ".":
                 raise ToolError(f"{path!r} is a folder; name a file in it")
             yield folder, last
 
     @contextmanager
-    def _opened(self, parts: list[str], path: str, *, make: bool = False) -> Iterator[int]:
+    def _open_folder(self, parts: list[str], path: str, *, make: bool = False) -> Iterator[int]:
         current = os.open(self.root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
             for part in parts:
                 if make:
-                    _make(part, current)
+                    _make_folder(part, current)
                 try:
                     inner = os.open(part, _FOLDER, dir_fd=current)
                 except OSError as error:
-                    raise _told(error, path) from error
+                    raise _open_error(error, path) from error
                 os.close(current)
                 current = inner
             yield current
@@ -230,25 +230,25 @@ class _Folder:
     def _walk(self, path: str) -> Iterator[tuple[str, int]]:
         """Regular files below a folder, by their path from the root, in order of names; links are left out."""
         parts = self._parts(path)
-        with self._opened(parts, path) as folder:
+        with self._open_folder(parts, path) as folder:
             entries = sorted(os.listdir(folder))
-            status = [(name, os.stat(name, dir_fd=folder, follow_symlinks=False)) for name in entries]
-        for name, one in status:
+            statuses = [(name, os.stat(name, dir_fd=folder, follow_symlinks=False)) for name in entries]
+        for name, status in statuses:
             inner = "/".join([*parts, name])
-            if stat.S_ISREG(one.st_mode):
-                yield inner, one.st_size
-            elif stat.S_ISDIR(one.st_mode):
+            if stat.S_ISREG(status.st_mode):
+                yield inner, status.st_size
+            elif stat.S_ISDIR(status.st_mode):
                 yield from self._walk(inner)
 
 
-def _make(part: str, folder: int) -> None:
+def _make_folder(part: str, folder: int) -> None:
     try:
         os.mkdir(part, dir_fd=folder)
     except FileExistsError:
         return
 
 
-def _told(error: OSError, path: str) -> ToolError:
+def _open_error(error: OSError, path: str) -> ToolError:
     if isinstance(error, FileNotFoundError):
         return ToolError(f"no file {path!r}")
     if isinstance(error, NotADirectoryError) or error.errno in (40, 62):  # ELOOP, on Linux and on the BSDs
@@ -256,6 +256,6 @@ def _told(error: OSError, path: str) -> ToolError:
     return ToolError(f"{path!r} cannot be opened: {(error.strerror or 'unknown reason').lower()}")
 
 
-def _fits(path: str, pattern: str) -> bool:
+def _matches(path: str, pattern: str) -> bool:
     """By the whole path, or by the name alone."""
     return fnmatch.fnmatchcase(path, pattern) or fnmatch.fnmatchcase(path.rpartition("/")[2], pattern)

@@ -1,4 +1,4 @@
-"""The schemas of a function and the check of its arguments, both made by pydantic."""
+"""Schemas of functions and the check of their arguments, by pydantic, with errors that a model can act on."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from typing_extensions import TypedDict  # pydantic refuses the one in `typing` 
 
 from toolfold.errors import ToolArgumentsInvalid, ToolError, UsageError
 from toolfold.models import Json, Value
-from toolfold.sources.function_signature import Words, first_line, undescribable
+from toolfold.sources.function_signature import Docstring, first_line, schema_error
 from toolfold.sources.function_types import FunctionSchema
 from toolfold.tools.arguments import TOO_LARGE_TO_EXPLAIN, bad_argument, missing, sample, show_value, unknown, wrong
 from toolfold.tools.values import show_path, to_value
@@ -28,37 +28,45 @@ from toolfold.tools.values import show_path, to_value
 _Prepare = Callable[[Mapping[str, Value]], Mapping[str, Any]]
 
 
-def input_of(name: str, signature: inspect.Signature, words: Words) -> tuple[_Prepare, dict[str, Json]]:
+def input_of(name: str, signature: inspect.Signature, docstring: Docstring) -> tuple[_Prepare, dict[str, Json]]:
     """The check of the arguments and the schema that describes it, both made by pydantic."""
-    parameters = [one for one in signature.parameters.values() if one.kind is not one.VAR_KEYWORD]
-    further = next((one for one in signature.parameters.values() if one.kind is one.VAR_KEYWORD), None)
-    adapter, schema = _described(name, parameters, is_open=further is not None)
-    prepare_further = None if further is None else _further(name, further, schema)
-    for parameter in parameters:
-        _add_words(schema["properties"][parameter.name], parameter, words)
-    fills = {one.name: one.default for one in parameters if isinstance(one.default, FieldInfo) and not _is_needed(one)}
-    known = [one.name for one in parameters]
-    most = len(known) + MANY_UNKNOWN if further is None else sys.maxsize
+    named_parameters = [
+        parameter for parameter in signature.parameters.values() if parameter.kind is not parameter.VAR_KEYWORD
+    ]
+    var_keyword = next(
+        (parameter for parameter in signature.parameters.values() if parameter.kind is parameter.VAR_KEYWORD), None
+    )
+    adapter, schema = _build_adapter(name, named_parameters, is_open=var_keyword is not None)
+    prepare_extra = None if var_keyword is None else _build_extra_check(name, var_keyword, schema)
+    for named_parameter in named_parameters:
+        _add_description(schema["properties"][named_parameter.name], named_parameter, docstring)
+    defaults = {
+        parameter.name: parameter.default
+        for parameter in named_parameters
+        if isinstance(parameter.default, FieldInfo) and not _is_required(parameter)
+    }
+    names = [parameter.name for parameter in named_parameters]
+    max_arguments = len(names) + MANY_UNKNOWN if var_keyword is None else sys.maxsize
     validate = stopping_check(adapter)
 
     def prepare(arguments: Mapping[str, Value]) -> Mapping[str, Any]:
-        if len(arguments) > most:
-            arguments = few_of(arguments, known)
+        if len(arguments) > max_arguments:
+            arguments = limit_unknown(arguments, names)
         try:
             values: dict[str, Any] = validate(arguments)
         except ValidationError as error:
-            raise explained(name, error, arguments, adapter, known) from None
-        if prepare_further is not None:
-            values |= prepare_further({key: value for key, value in values.items() if key not in known})
-        if fills:
-            for missing_name in fills.keys() - values.keys():
-                values[missing_name] = fills[missing_name].get_default(call_default_factory=True)
+            raise explain_error(name, error, arguments, adapter, names) from None
+        if prepare_extra is not None:
+            values |= prepare_extra({key: value for key, value in values.items() if key not in names})
+        if defaults:
+            for missing_name in defaults.keys() - values.keys():
+                values[missing_name] = defaults[missing_name].get_default(call_default_factory=True)
         return values
 
     return prepare, schema
 
 
-def _further(name: str, parameter: inspect.Parameter, schema: dict[str, Json]) -> _Prepare | None:
+def _build_extra_check(name: str, parameter: inspect.Parameter, schema: dict[str, Json]) -> _Prepare | None:
     """The check of arguments that have no name in the signature, `**parameter`; adds to the schema what it says."""
     annotation = parameter.annotation
     if annotation is Any or annotation is object:
@@ -67,44 +75,44 @@ def _further(name: str, parameter: inspect.Parameter, schema: dict[str, Json]) -
     adapter: TypeAdapter[Any]
     try:
         adapter = TypeAdapter(dict[str, annotation])  # type: ignore[valid-type]  # as above
-        described = adapter.json_schema(schema_generator=FunctionSchema)
+        extra_schema = adapter.json_schema(schema_generator=FunctionSchema)
     except (PydanticUserError, PydanticUndefinedAnnotation) as error:
-        why = f"{getattr(annotation, '__name__', annotation)} is not a type that arguments can have"
-        raise undescribable(name, f"**{parameter.name}", why) from error
-    schema["additionalProperties"] = described["additionalProperties"]
-    if "$defs" in described:
-        schema["$defs"] = {**schema.get("$defs", {}), **described["$defs"]}
+        reason = f"{getattr(annotation, '__name__', annotation)} is not a type that arguments can have"
+        raise schema_error(name, f"**{parameter.name}", reason) from error
+    schema["additionalProperties"] = extra_schema["additionalProperties"]
+    if "$defs" in extra_schema:
+        schema["$defs"] = {**schema.get("$defs", {}), **extra_schema["$defs"]}
     validate = stopping_check(adapter)
 
     def prepare(arguments: Mapping[str, Value]) -> Mapping[str, Any]:
         try:
             values: dict[str, Any] = validate(arguments)
         except ValidationError as error:
-            raise explained(name, error, arguments, adapter, ()) from None
+            raise explain_error(name, error, arguments, adapter, ()) from None
         return values
 
     return prepare
 
 
-def _described(
+def _build_adapter(
     name: str, parameters: Sequence[inspect.Parameter], *, is_open: bool
 ) -> tuple[TypeAdapter[Any], dict[str, Json]]:
     # A typed dict, not a model: a parameter may be called `schema` or `_x`, and one that is not
     # given stays out, so the function's own default applies.
-    fields = {one.name: _annotation(one) for one in parameters}
+    fields = {parameter.name: _annotation(parameter) for parameter in parameters}
     # Any: mypy wants literal names here, and these are known at run time only.
-    make: Any = TypedDict
-    shape = make(name, fields)
+    make_typed_dict: Any = TypedDict
+    shape = make_typed_dict(name, fields)
     shape.__pydantic_config__ = ConfigDict(extra="allow" if is_open else "forbid")
     try:
         adapter = TypeAdapter(shape)
         schema = adapter.json_schema(schema_generator=FunctionSchema)
     except (PydanticUserError, PydanticUndefinedAnnotation) as error:
-        culprit = next((one for one in parameters if not _has_schema(one)), None)
+        culprit = next((parameter for parameter in parameters if not _has_schema(parameter)), None)
         if culprit is None:
             raise UsageError(f"{name!r} cannot be a tool: {first_line(str(error))}") from error
-        why = f"{getattr(culprit.annotation, '__name__', culprit.annotation)} is not a type that arguments can have"
-        raise undescribable(name, culprit.name, why) from error
+        reason = f"{getattr(culprit.annotation, '__name__', culprit.annotation)} is not a type that arguments can have"
+        raise schema_error(name, culprit.name, reason) from error
     schema.pop("title", None)
     schema.setdefault("properties", {})
     return adapter, schema
@@ -116,10 +124,10 @@ def _annotation(parameter: inspect.Parameter) -> Any:
         annotation = typing.Optional[annotation]  # noqa: UP045  # `|` fails for a text; `lang: str = None` means it
     if isinstance(parameter.default, FieldInfo):
         annotation = typing.Annotated[annotation, parameter.default]
-    return annotation if _is_needed(parameter) else NotRequired[annotation]
+    return annotation if _is_required(parameter) else NotRequired[annotation]
 
 
-def _is_needed(parameter: inspect.Parameter) -> bool:
+def _is_required(parameter: inspect.Parameter) -> bool:
     default = parameter.default
     return default is parameter.empty or (isinstance(default, FieldInfo) and default.is_required())
 
@@ -132,26 +140,26 @@ def _has_schema(parameter: inspect.Parameter) -> bool:
     return True
 
 
-def _add_words(described: dict[str, Json], parameter: inspect.Parameter, words: Words) -> None:
-    if parameter.name in words.parameters:
-        described.setdefault("description", words.parameters[parameter.name])
-    if not _is_needed(parameter) and not isinstance(parameter.default, FieldInfo):
+def _add_description(schema: dict[str, Json], parameter: inspect.Parameter, docstring: Docstring) -> None:
+    if parameter.name in docstring.parameters:
+        schema.setdefault("description", docstring.parameters[parameter.name])
+    if not _is_required(parameter) and not isinstance(parameter.default, FieldInfo):
         # Without it the schema still says that the argument may be left out.
         with contextlib.suppress(ToolError, TypeError):
             default = to_value(parameter.default)
             json.dumps(default)  # bytes are a value, and not JSON
-            described["default"] = default
+            schema["default"] = default
 
 
-def output_schema(annotation: Any, words: Words) -> dict[str, Json] | None:
+def output_schema(annotation: Any, docstring: Docstring) -> dict[str, Json] | None:
     if annotation is Any or annotation is object:
         return None
     try:
         schema = TypeAdapter(annotation).json_schema(mode="serialization", schema_generator=FunctionSchema)
     except (PydanticUserError, PydanticUndefinedAnnotation):
         return None  # a DataFrame, for instance: it works, but says nothing of its columns
-    if words.returns:
-        schema.setdefault("description", words.returns)
+    if docstring.returns:
+        schema.setdefault("description", docstring.returns)
     return schema
 
 
@@ -170,8 +178,8 @@ _NOUNS: Final = {
 }
 
 
-def explained(
-    name: str, error: ValidationError, arguments: Mapping[str, Value], adapter: TypeAdapter[Any], known: Sequence[str]
+def explain_error(
+    name: str, error: ValidationError, arguments: Mapping[str, Value], adapter: TypeAdapter[Any], names: Sequence[str]
 ) -> ToolArgumentsInvalid:
     part = sample(dict(arguments))
     # What is small is looked at whole, for the number of mistakes; in a large value the first one has to do.
@@ -183,24 +191,24 @@ def explained(
         else:
             return bad_argument(name, TOO_LARGE_TO_EXPLAIN)
     first = error.errors(include_url=False, include_context=False)[0]
-    return bad_argument(name, _explain(first, arguments, known), error.error_count() - 1)
+    return bad_argument(name, _explain(first, arguments, names), error.error_count() - 1)
 
 
-def few_of(arguments: Mapping[str, Value], known: Sequence[str]) -> Mapping[str, Value]:
+def limit_unknown(arguments: Mapping[str, Value], known_names: Sequence[str]) -> Mapping[str, Value]:
     """What is as wrong, with less of it to look at: pydantic makes an error for each name that it does not know."""
-    unknown_names = itertools.islice((one for one in arguments if one not in known), MANY_UNKNOWN)
-    names = [*(one for one in known if one in arguments), *unknown_names]
-    return {one: arguments[one] for one in names}
+    unknown_names = itertools.islice((name for name in arguments if name not in known_names), MANY_UNKNOWN)
+    names = [*(name for name in known_names if name in arguments), *unknown_names]
+    return {name: arguments[name] for name in names}
 
 
-def _explain(error: ErrorDetails, arguments: Mapping[str, Value], known: Sequence[str]) -> str:
+def _explain(error: ErrorDetails, arguments: Mapping[str, Value], names: Sequence[str]) -> str:
     path = _real_path(error["loc"], arguments)
     if error["type"] == "missing":
         return missing([*path, error["loc"][-1]])
     if error["type"] == "extra_forbidden":
-        return unknown(path, known)
-    if found := _SHOULD_BE.fullmatch(error["msg"]):
-        return wrong(path, f"must be {found['rest'] or _noun(found['noun'])}", error["input"])
+        return unknown(path, names)
+    if match := _SHOULD_BE.fullmatch(error["msg"]):
+        return wrong(path, f"must be {match['rest'] or _noun(match['noun'])}", error["input"])
     text = error["msg"].removeprefix("Value error, ")
     return f"{show_path(path)}: {text[:1].lower()}{text[1:]}, got {show_value(error['input'])}"
 
@@ -213,10 +221,10 @@ def _noun(noun: str) -> str:
 def _real_path(loc: tuple[int | str, ...], arguments: Mapping[str, Value]) -> list[int | str]:
     """The steps that exist in the data; pydantic adds some of its own, for instance for a union."""
     path: list[int | str] = []
-    here: Any = arguments
+    value: Any = arguments
     for step in loc:
         try:
-            here = here[step]
+            value = value[step]
         except (LookupError, TypeError):
             continue
         path.append(step)
@@ -245,9 +253,9 @@ _OPAQUE: Final = "function-wrap"
 # Any: an adapter of whatever annotation, and what it makes of the arguments.
 def stopping_check(adapter: TypeAdapter[Any]) -> Callable[[Any], Any]:
     """As `adapter.validator.validate_python`, with fewer errors in its `ValidationError`."""
-    found: list[str] = []
-    schema = _stopping(adapter.core_schema, found)
-    if not found:
+    collection_types: list[str] = []
+    schema = _with_fail_fast(adapter.core_schema, collection_types)
+    if not collection_types:
         return adapter.validator.validate_python
     try:
         # Prebuilt validators of models would be taken as they are, without what was changed here.
@@ -258,21 +266,21 @@ def stopping_check(adapter: TypeAdapter[Any]) -> Callable[[Any], Any]:
 
 
 # Any: core schemas are dicts whose keys depend on their type; what is not one is given back.
-def _stopping(schema: Any, found: list[str]) -> Any:
+def _with_fail_fast(schema: Any, collection_types: list[str]) -> Any:
     if not isinstance(schema, dict) or schema.get("type") == _OPAQUE:
         return schema
-    copy = {key: _inner(value, found) if key in _INNER else value for key, value in schema.items()}
+    copy = {key: _convert_inner(value, collection_types) if key in _INNER else value for key, value in schema.items()}
     if copy.get("type") in _COLLECTIONS:
-        found.append(copy["type"])
+        collection_types.append(copy["type"])
         copy["fail_fast"] = True
     return copy
 
 
-def _inner(value: Any, found: list[str]) -> Any:
+def _convert_inner(value: Any, collection_types: list[str]) -> Any:
     if isinstance(value, list):
-        return [_inner(one, found) for one in value]
+        return [_convert_inner(item, collection_types) for item in value]
     if isinstance(value, tuple):  # a choice of a union, and its label
-        return tuple(_stopping(one, found) for one in value)
+        return tuple(_with_fail_fast(item, collection_types) for item in value)
     if isinstance(value, dict) and not isinstance(value.get("type"), str):  # fields, or choices by their tag
-        return {key: _stopping(one, found) for key, one in value.items()}
-    return _stopping(value, found)
+        return {key: _with_fail_fast(item, collection_types) for key, item in value.items()}
+    return _with_fail_fast(value, collection_types)

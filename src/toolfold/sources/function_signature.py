@@ -1,4 +1,4 @@
-"""The signature of a function with real types, wherever the function was defined and however it is wrapped."""
+"""Signature of a function with resolved types, and what its docstring says, however it is wrapped."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from toolfold.errors import UsageError
 Function = Callable[..., Any]
 
 
-def resolved_signature(fn: Function, name: str, namespace: dict[str, Any]) -> inspect.Signature:
+def resolve_signature(fn: Function, name: str, namespace: dict[str, Any]) -> inspect.Signature:
     """The signature with real types in place of annotations that are text."""
     origin = origin_of(fn)
     if inspect.isgeneratorfunction(origin) or inspect.isasyncgenfunction(origin):
@@ -34,11 +34,11 @@ def resolved_signature(fn: Function, name: str, namespace: dict[str, Any]) -> in
         if parameter.name == "self" and not parameters:
             raise UsageError(f"{name!r} cannot be a tool: it takes self; pass the method of an instance")
         try:
-            parameters.append(parameter.replace(annotation=_resolved(parameter.annotation, names)))
+            parameters.append(parameter.replace(annotation=_resolve_annotation(parameter.annotation, names)))
         except Exception as error:
             # It evaluated text from the source, so it may be any exception.
-            raise undescribable(name, parameter.name, str(error)) from error
-    return signature.replace(parameters=parameters, return_annotation=_resolved_or_any(signature, names))
+            raise schema_error(name, parameter.name, str(error)) from error
+    return signature.replace(parameters=parameters, return_annotation=_resolve_or_any(signature, names))
 
 
 def origin_of(fn: Function) -> Any:
@@ -56,17 +56,17 @@ def local_names(fn: Function) -> dict[str, Any]:
     origin = origin_of(fn)
     *outer, _ = getattr(origin, "__qualname__", "").split(".<locals>.")
     outer_names = {part.rpartition(".")[2] for part in outer}
-    found: dict[str, Any] = {}
+    names: dict[str, Any] = {}
     # There is no public way to a caller's names, and pydantic takes this one too.
     frame = sys._getframe(1) if outer_names else None
     while frame is not None:
         if frame.f_code.co_name in outer_names and frame.f_globals is origin.__globals__:
-            found = {**frame.f_locals, **found}
+            names = {**frame.f_locals, **names}
         frame = frame.f_back
-    return found
+    return names
 
 
-def _resolved(annotation: Any, names: dict[str, Any]) -> Any:
+def _resolve_annotation(annotation: Any, names: dict[str, Any]) -> Any:
     if annotation is inspect.Parameter.empty:
         return Any
     # Imported here: it brings pydantic, which a runtime without functions does without.
@@ -76,16 +76,16 @@ def _resolved(annotation: Any, names: dict[str, Any]) -> Any:
     return portable(typing.get_type_hints(holder, globalns=names, include_extras=True)["it"])
 
 
-def _resolved_or_any(signature: inspect.Signature, names: dict[str, Any]) -> Any:
+def _resolve_or_any(signature: inspect.Signature, names: dict[str, Any]) -> Any:
     try:
-        return _resolved(signature.return_annotation, names)
+        return _resolve_annotation(signature.return_annotation, names)
     # As above; and a tool works without a word on what it returns.
     except Exception:  # noqa: BLE001
         return Any
 
 
-def undescribable(name: str, parameter: str, why: str) -> UsageError:
-    return UsageError(f"{name!r} cannot be a tool: no schema for its parameter {parameter!r}: {first_line(why)}")
+def schema_error(name: str, parameter: str, reason: str) -> UsageError:
+    return UsageError(f"{name!r} cannot be a tool: no schema for its parameter {parameter!r}: {first_line(reason)}")
 
 
 def first_line(text: str) -> str:
@@ -97,7 +97,7 @@ def first_line(text: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Words:
+class Docstring:
     """What a docstring says."""
 
     description: str = ""
@@ -105,7 +105,7 @@ class Words:
     returns: str = ""
 
     @classmethod
-    def of(cls, fn: Function) -> Words:
+    def of(cls, fn: Function) -> Docstring:
         """Read a Google, NumPy or Sphinx docstring; of any other, all is description."""
         text = inspect.getdoc(fn if inspect.isroutine(fn) or inspect.isclass(fn) else origin_of(fn)) or ""
         if "\n" not in text:
@@ -119,6 +119,8 @@ class Words:
             return cls(description=text)
         return cls(
             description=(parsed.description or "").strip(),
-            parameters={one.arg_name: one.description for one in parsed.params if one.description},
+            parameters={
+                parameter.arg_name: parameter.description for parameter in parsed.params if parameter.description
+            },
             returns=(parsed.returns.description or "") if parsed.returns else "",
         )

@@ -44,19 +44,22 @@ class FunctionSchema(GenerateJsonSchema):
 
 def portable(annotation: Any) -> Any:
     """The annotation with `typing.TypedDict`s, which pydantic refuses before Python 3.12, as ones that it takes."""
-    return annotation if sys.version_info >= (3, 12) else _ported(annotation, {})
+    return annotation if sys.version_info >= (3, 12) else _make_portable(annotation, {})
 
 
-def _ported(annotation: Any, made: dict[Any, Any]) -> Any:
+def _make_portable(annotation: Any, cache: dict[Any, Any]) -> Any:
     if is_typeddict(annotation):
-        return _typed_dict(annotation, made) if type(annotation).__module__ == "typing" else annotation
+        return _typed_dict(annotation, cache) if type(annotation).__module__ == "typing" else annotation
     arguments = typing.get_args(annotation)
     origin = typing.get_origin(annotation)
     if not arguments or origin is typing.Literal:
         return annotation
     if origin is typing.Annotated:
-        return typing.Annotated[(_ported(arguments[0], made), *arguments[1:])]
-    ported = tuple(_ported(one, made) if isinstance(one, type) or typing.get_args(one) else one for one in arguments)
+        return typing.Annotated[(_make_portable(arguments[0], cache), *arguments[1:])]
+    ported = tuple(
+        _make_portable(argument, cache) if isinstance(argument, type) or typing.get_args(argument) else argument
+        for argument in arguments
+    )
     if ported == arguments:
         return annotation
     if origin in (typing.Union, types.UnionType):
@@ -64,21 +67,24 @@ def _ported(annotation: Any, made: dict[Any, Any]) -> Any:
     return annotation.copy_with(ported) if hasattr(annotation, "copy_with") else origin[ported]
 
 
-def _typed_dict(annotation: Any, made: dict[Any, Any]) -> Any:
-    if annotation in made:
-        return made[annotation]
-    made[annotation] = Any  # one that holds itself says no more of its inside
+def _typed_dict(annotation: Any, cache: dict[Any, Any]) -> Any:
+    if annotation in cache:
+        return cache[annotation]
+    cache[annotation] = Any  # one that holds itself says no more of its inside
     hints = typing.get_type_hints(annotation, include_extras=True)
-    fields = {name: _ported(_plain(hint), made) for name, hint in hints.items()}
+    fields = {name: _make_portable(_without_qualifier(hint), cache) for name, hint in hints.items()}
     optional = annotation.__optional_keys__
     # Any: mypy wants literal names here, and these are known at run time only.
-    make: Any = TypedDict
-    ported = make(annotation.__name__, {n: NotRequired[one] if n in optional else one for n, one in fields.items()})
+    make_typed_dict: Any = TypedDict
+    ported = make_typed_dict(
+        annotation.__name__,
+        {key: NotRequired[field_type] if key in optional else field_type for key, field_type in fields.items()},
+    )
     ported.__doc__ = annotation.__doc__
-    made[annotation] = ported
+    cache[annotation] = ported
     return ported
 
 
-def _plain(hint: Any) -> Any:
+def _without_qualifier(hint: Any) -> Any:
     """Without `Required` and `NotRequired`: `__optional_keys__` has both of them in account."""
     return typing.get_args(hint)[0] if typing.get_origin(hint) in (typing.Required, typing.NotRequired) else hint

@@ -20,8 +20,8 @@ from typing import Any, Final, TypeVar, Unpack, overload
 
 from toolfold.errors import UsageError
 from toolfold.models import Json, ToolSpec
-from toolfold.sources.function_signature import Function, Words, local_names, origin_of, resolved_signature
-from toolfold.sources.modules import place_of
+from toolfold.sources.function_signature import Docstring, Function, local_names, origin_of, resolve_signature
+from toolfold.sources.modules import import_path_of
 from toolfold.tools.arguments import show_value
 from toolfold.tools.names import python_name
 from toolfold.tools.tool import CallContext, FunctionOptions, RetryWhen, TimedSpecOptions, Tool
@@ -90,11 +90,11 @@ def _mark(function: _F, options: Mapping[str, Any]) -> _F:
     if not callable(function):
         raise UsageError(f"{show_value(function)} cannot be marked with @tool: it is not callable")
     # Only the names in its annotations: a mark must not keep all that was local alive.
-    words: set[str] = set()
+    identifiers: set[str] = set()
     # From Python 3.14 on, reading them fails while a class they name is not there yet.
     with contextlib.suppress(NameError):
-        words.update(re.findall(r"\w+", str(getattr(origin_of(function), "__annotations__", ""))))
-    names = {name: value for name, value in local_names(function).items() if name in words}
+        identifiers.update(re.findall(r"\w+", str(getattr(origin_of(function), "__annotations__", ""))))
+    names = {name: value for name, value in local_names(function).items() if name in identifiers}
     try:
         setattr(function, _MARK, _Mark(options, names))
     except AttributeError:
@@ -116,30 +116,34 @@ def _tool_from(
     from toolfold.sources.function_schema import input_of, output_schema  # noqa: PLC0415
 
     name = name or _name_of(fn)
-    signature = resolved_signature(fn, name, {**namespace, **local_names(fn)})
-    words = Words.of(fn)
-    visible = [one for one in signature.parameters.values() if one.annotation is not CallContext]
-    prepare, input_schema = input_of(name, signature.replace(parameters=visible), words)
+    signature = resolve_signature(fn, name, {**namespace, **local_names(fn)})
+    docstring = Docstring.of(fn)
+    visible_parameters = [
+        parameter for parameter in signature.parameters.values() if parameter.annotation is not CallContext
+    ]
+    prepare, input_schema = input_of(name, signature.replace(parameters=visible_parameters), docstring)
     spec = ToolSpec(
         name=name,
         python_name=python_name(name),
-        description=words.description if description is None else description,
+        description=docstring.description if description is None else description,
         input_schema=input_schema,
-        output_schema=output_schema(signature.return_annotation, words),
+        output_schema=output_schema(signature.return_annotation, docstring),
         examples=tuple(examples),
         is_lenient=True,
         **hints,
     )
     call = _call(fn, signature)
-    hidden = [one.name for one in signature.parameters.values() if one.annotation is CallContext]
-    if not hidden:
-        return Tool(spec=spec, call=call, prepare=prepare, retry=retry, origin=place_of(fn))
+    context_names = [
+        parameter.name for parameter in signature.parameters.values() if parameter.annotation is CallContext
+    ]
+    if not context_names:
+        return Tool(spec=spec, call=call, prepare=prepare, retry=retry, origin=import_path_of(fn))
 
     def call_within(arguments: Mapping[str, Any], context: CallContext) -> Awaitable[Any]:
-        return call({**arguments, **dict.fromkeys(hidden, context)})
+        return call({**arguments, **dict.fromkeys(context_names, context)})
 
-    alone = functools.partial(call_within, context=CallContext())
-    return Tool(spec=spec, call=alone, call_within=call_within, prepare=prepare, retry=retry)
+    call_alone = functools.partial(call_within, context=CallContext())
+    return Tool(spec=spec, call=call_alone, call_within=call_within, prepare=prepare, retry=retry)
 
 
 def _name_of(fn: Function) -> str:
@@ -155,9 +159,11 @@ def _name_of(fn: Function) -> str:
 
 
 def _call(fn: Function, signature: inspect.Signature) -> Callable[[Mapping[str, Any]], Awaitable[Any]]:
-    first = [one for one in signature.parameters.values() if one.kind is one.POSITIONAL_ONLY]
-    if first:
-        fn = _by_name(fn, first)
+    positional_only = [
+        parameter for parameter in signature.parameters.values() if parameter.kind is parameter.POSITIONAL_ONLY
+    ]
+    if positional_only:
+        fn = _accept_keywords(fn, positional_only)
     if inspect.iscoroutinefunction(fn) or inspect.iscoroutinefunction(type(fn).__call__):
         return lambda arguments: fn(**arguments)  # its coroutine, with none of ours around it
 
@@ -178,12 +184,12 @@ def _run(fn: Function, arguments: Mapping[str, Any]) -> Any:
         raise RuntimeError("StopIteration") from error
 
 
-def _by_name(fn: Function, first: Sequence[inspect.Parameter]) -> Function:
+def _accept_keywords(fn: Function, positional_only: Sequence[inspect.Parameter]) -> Function:
     """`fn` with its positional-only parameters given by name."""
 
     def call(**arguments: Any) -> Any:
-        given = [arguments.pop(one.name, one.default) for one in first]
-        return fn(*given, **arguments)
+        values = [arguments.pop(parameter.name, parameter.default) for parameter in positional_only]
+        return fn(*values, **arguments)
 
     if inspect.iscoroutinefunction(fn):
 

@@ -1,4 +1,4 @@
-"""LangChain's tools as tools of programs."""
+"""LangChain tools as tools of programs."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ except ModuleNotFoundError as error:
 
 def from_langchain(tool: BaseTool, *, domain: str = "", allowed_callers: AllowedCallers = "both") -> Tool:
     """A LangChain tool under its own name; its callbacks and its handling of errors stay in force."""
-    told = convert_to_openai_tool(tool)["function"]
+    definition = convert_to_openai_tool(tool)["function"]
 
     # Any: arguments are what the tool takes, replies what it returns.
     async def call(arguments: Mapping[str, Any]) -> Any:
@@ -29,8 +29,8 @@ def from_langchain(tool: BaseTool, *, domain: str = "", allowed_callers: Allowed
         name=tool.name,
         python_name=python_name(tool.name),
         domain=domain,
-        description=told.get("description", ""),
-        input_schema=told.get("parameters") or {"type": "object"},
+        description=definition.get("description", ""),
+        input_schema=definition.get("parameters") or {"type": "object"},
         allowed_callers=allowed_callers,
         source="langchain",
     )

@@ -1,4 +1,4 @@
-"""Python files as modules, and functions by where they are: `package.module:name`, or `/folder/file.py:name`."""
+"""Python files as modules, and functions by import path: `package.module:name`, `/folder/file.py:name`."""
 
 from __future__ import annotations
 
@@ -41,51 +41,51 @@ def import_file(path: str) -> ModuleType:
     return module
 
 
-def place_of(function: Function) -> str:
+def import_path_of(function: Function) -> str:
     """Where another process finds this very function; empty where it does not."""
     name: str = getattr(function, "__qualname__", "")
     module = sys.modules.get(getattr(function, "__module__", None) or "")
     # The script itself has a name here only.
-    if module is None or module.__name__ == "__main__" or _within(module, name) is not function:
+    if module is None or module.__name__ == "__main__" or _attribute_of(module, name) is not function:
         return ""
-    place = str(module.__file__) if module.__name__.startswith(_PREFIX) else module.__name__
-    return f"{place}:{name}"
+    location = str(module.__file__) if module.__name__.startswith(_PREFIX) else module.__name__
+    return f"{location}:{name}"
 
 
-class Places:
+class FunctionImporter:
     """Finds functions by their places; a file is imported once."""
 
     def __init__(self) -> None:
         self._files: dict[str, ModuleType] = {}
 
     # Any: whatever is there.
-    def find(self, place: str) -> Any:
+    def find(self, import_path: str) -> Any:
         """What `place_of` means.
 
         Raises:
             UsageError: It is not here; the text says why.
         """
-        where, _, name = place.rpartition(":")
+        location, _, name = import_path.rpartition(":")
         try:
-            found = _within(self._module(where), name)
+            function = _attribute_of(self._module(location), name)
         # Whatever the module raises while it is imported.
         except (Exception, SystemExit) as error:
-            raise UsageError(f"{where!r} cannot be imported: {type(error).__name__}: {error}") from error
-        if found is None:
-            raise UsageError(f"{where!r} has no {name!r}")
-        return found
+            raise UsageError(f"{location!r} cannot be imported: {type(error).__name__}: {error}") from error
+        if function is None:
+            raise UsageError(f"{location!r} has no {name!r}")
+        return function
 
-    def _module(self, where: str) -> ModuleType:
-        if not where.endswith(".py"):
-            return importlib.import_module(where)
-        if where not in self._files:
-            self._files[where] = import_file(where)
-        return self._files[where]
+    def _module(self, location: str) -> ModuleType:
+        if not location.endswith(".py"):
+            return importlib.import_module(location)
+        if location not in self._files:
+            self._files[location] = import_file(location)
+        return self._files[location]
 
 
 # Any: whatever is there.
-def _within(module: ModuleType, name: str) -> Any:
-    found: Any = module
+def _attribute_of(module: ModuleType, name: str) -> Any:
+    value: Any = module
     for part in name.split("."):
-        found = getattr(found, part, None)
-    return found
+        value = getattr(value, part, None)
+    return value

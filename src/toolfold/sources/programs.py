@@ -65,7 +65,7 @@ def program_tool(
         limits = context.limits_left() if context.limits_left is not None else None
         token = _depth.set(depth)
         try:
-            outcome = await run(f"{head}{_given(spec, arguments)}\n{body}", limits=limits)
+            outcome = await run(f"{head}{_bind_arguments(spec, arguments)}\n{body}", limits=limits)
         finally:
             _depth.reset(token)
         return _value(outcome)
@@ -90,7 +90,7 @@ def _split(name: str, text: str) -> tuple[str, str]:
     return "".join(lines[:first]), "".join(lines[first:])
 
 
-def _given(spec: ToolSpec, arguments: Mapping[str, Any]) -> str:
+def _bind_arguments(spec: ToolSpec, arguments: Mapping[str, Any]) -> str:
     """One line of Python that makes the names."""
     parts = [f"arguments = {_literal(spec.name, dict(arguments))}"]
     for name, schema in spec.input_schema.get("properties", {}).items():

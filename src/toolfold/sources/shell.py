@@ -40,7 +40,7 @@ _TAIL_BYTES: Final = 1000
 
 
 @dataclass(frozen=True, slots=True)
-class Finished:
+class CompletedCommand:
     """How a command ended."""
 
     code: int
@@ -51,7 +51,7 @@ class Finished:
 
 async def run_command(
     argv: Sequence[str], *, cwd: str | None, env: Mapping[str, str], stdin: bytes | None, max_output_bytes: int
-) -> Finished:
+) -> CompletedCommand:
     """Run it in a process group of its own, which is killed when the command ends or this is cancelled.
 
     Raises:
@@ -59,8 +59,8 @@ async def run_command(
         OSError: it cannot be started.
     """
     loop = asyncio.get_running_loop()
-    transport, watch = await loop.subprocess_exec(
-        lambda: _Watch(loop, max_output_bytes),
+    transport, protocol = await loop.subprocess_exec(
+        lambda: _CommandProtocol(loop, max_output_bytes),
         *argv,
         stdin=asyncio.subprocess.DEVNULL if stdin is None else asyncio.subprocess.PIPE,
         cwd=cwd,
@@ -71,15 +71,17 @@ async def run_command(
         if stdin is not None:
             _write(transport, stdin)
         # `wait` and not a plain `await`: a cancel of this call must not cancel what `finally` waits for.
-        await asyncio.wait([watch.exited])
-        await asyncio.wait([watch.closed], timeout=_GRACE_SECONDS)
+        await asyncio.wait([protocol.exited])
+        await asyncio.wait([protocol.closed], timeout=_GRACE_SECONDS)
     finally:
-        watch.kill_group()
-        await asyncio.wait([watch.exited], timeout=_GRACE_SECONDS)
+        protocol.kill_group()
+        await asyncio.wait([protocol.exited], timeout=_GRACE_SECONDS)
         transport.close()
-    if watch.is_over_cap:
+    if protocol.is_over_cap:
         raise ToolError(f"it printed more than {max_output_bytes} bytes; ask for less")
-    return Finished(watch.exited.result(), bytes(watch.stdout), watch.stderr.decode(errors="replace").strip())
+    return CompletedCommand(
+        protocol.exited.result(), bytes(protocol.stdout), protocol.stderr.decode(errors="replace").strip()
+    )
 
 
 def _write(transport: asyncio.SubprocessTransport, data: bytes) -> None:
@@ -89,7 +91,7 @@ def _write(transport: asyncio.SubprocessTransport, data: bytes) -> None:
     pipe.close()  # once all is written
 
 
-class _Watch(asyncio.SubprocessProtocol):
+class _CommandProtocol(asyncio.SubprocessProtocol):
     """Gathers output and sees the end."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, cap_bytes: int) -> None:
@@ -184,22 +186,26 @@ def shell_tool(
     template = _Template.of(name, argv, stdin)
     schema = _schema(input_schema, template)
     _check_names(name, template, schema, allow_options)
-    defaults = {key: one["default"] for key, one in schema.get("properties", {}).items() if "default" in one}
+    defaults = {
+        key: property_schema["default"]
+        for key, property_schema in schema.get("properties", {}).items()
+        if "default" in property_schema
+    }
 
     async def call(arguments: Mapping[str, Any]) -> Any:
         values = {key: value for key, value in {**defaults, **arguments}.items() if value is not None}
-        command = list(template.filled(values, allow_options))
+        command = list(template.fill(values, allow_options))
         inherited = {key: os.environ[key] for key in environment if key in os.environ}
-        finished = await run_command(
+        result = await run_command(
             command,
             cwd=cwd,
             env={**inherited, **(variables or {})},
-            stdin=template.filled_stdin(values),
+            stdin=template.fill_stdin(values),
             max_output_bytes=max_output_bytes,
         )
-        if finished.code not in ok_codes:
-            raise ToolError(_failure(finished))
-        return _value(finished.stdout, output)
+        if result.code not in ok_codes:
+            raise ToolError(_failure(result))
+        return _value(result.stdout, output)
 
     spec = ToolSpec(
         name=name,
@@ -238,7 +244,7 @@ class _Item:
         """Whether the template itself makes it an option."""
         return self.parts[0][0].startswith("-") if self.parts else False
 
-    def filled(self, values: Mapping[str, Value]) -> str:
+    def fill(self, values: Mapping[str, Value]) -> str:
         return "".join(literal + ("" if name is None else _text(values[name])) for literal, name in self.parts)
 
 
@@ -253,11 +259,11 @@ class _Template:
         if isinstance(argv, str) or not argv:
             raise UsageError(f"{tool!r} needs its command as a list, such as ['git', 'log'], got {argv!r}")
         groups = tuple(
-            tuple(_parsed(tool, item) for item in ([group] if isinstance(group, str) else group)) for group in argv
+            tuple(_parse_item(tool, item) for item in ([group] if isinstance(group, str) else group)) for group in argv
         )
         if not isinstance(argv[0], str) or groups[0][0].names:
             raise UsageError(f"{tool!r} must name its program in full: the first item takes no argument")
-        return cls(tool, groups, None if stdin is None else _parsed(tool, stdin))
+        return cls(tool, groups, None if stdin is None else _parse_item(tool, stdin))
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -265,7 +271,7 @@ class _Template:
         items = [item for group in self.groups for item in group] + ([self.stdin] if self.stdin else [])
         return tuple(dict.fromkeys(name for item in items for name in item.names))
 
-    def filled(self, values: Mapping[str, Value], allow_options: Collection[str]) -> Iterator[str]:
+    def fill(self, values: Mapping[str, Value], allow_options: Collection[str]) -> Iterator[str]:
         """The command's arguments."""
         is_past_options = False
         for group in self.groups:
@@ -279,24 +285,24 @@ class _Template:
                     if "\0" in text:
                         raise bad_argument(self.tool, f"{item.names[0]} must not hold a NUL sign")
                     yield text
-                is_past_options = is_past_options or (not item.names and item.filled({}) == "--")
+                is_past_options = is_past_options or (not item.names and item.fill({}) == "--")
 
-    def filled_stdin(self, values: Mapping[str, Value]) -> bytes | None:
+    def fill_stdin(self, values: Mapping[str, Value]) -> bytes | None:
         if self.stdin is None:
             return None
-        given = {**dict.fromkeys(self.stdin.names, ""), **values}
-        return self.stdin.filled(given).encode("utf-8", "surrogateescape")
+        all_values = {**dict.fromkeys(self.stdin.names, ""), **values}
+        return self.stdin.fill(all_values).encode("utf-8", "surrogateescape")
 
     @staticmethod
     def _texts(item: _Item, values: Mapping[str, Value]) -> Iterator[str]:
-        alone = None if item.lone_name is None else values[item.lone_name]
-        if isinstance(alone, list):
-            yield from map(_text, alone)
+        value = None if item.lone_name is None else values[item.lone_name]
+        if isinstance(value, list):
+            yield from map(_text, value)
         else:
-            yield item.filled(values)
+            yield item.fill(values)
 
 
-def _parsed(tool: str, text: str) -> _Item:
+def _parse_item(tool: str, text: str) -> _Item:
     try:
         parts = tuple(Formatter().parse(text))
     except (ValueError, TypeError) as error:
@@ -319,9 +325,9 @@ def _text(value: Value) -> str:
 # --- the schema ------------------------------------------------------------------------------
 
 
-def _schema(given: Mapping[str, Json] | None, template: _Template) -> Mapping[str, Json]:
-    if given is not None:
-        return given
+def _schema(input_schema: Mapping[str, Json] | None, template: _Template) -> Mapping[str, Json]:
+    if input_schema is not None:
+        return input_schema
     return {
         "type": "object",
         "properties": {name: {"type": "string"} for name in template.names},
@@ -331,19 +337,19 @@ def _schema(given: Mapping[str, Json] | None, template: _Template) -> Mapping[st
 
 
 def _check_names(tool: str, template: _Template, schema: Mapping[str, Json], allow_options: Collection[str]) -> None:
-    known, used = set(schema.get("properties", {})), set(template.names)
-    for name in sorted({*used, *allow_options} - known):
+    declared_names, used_names = set(schema.get("properties", {})), set(template.names)
+    for name in sorted({*used_names, *allow_options} - declared_names):
         raise UsageError(f"{tool!r} uses an argument {name!r} that its schema does not have")
-    for name in sorted(known - used):
+    for name in sorted(declared_names - used_names):
         raise UsageError(f"{tool!r} has an argument {name!r} that its command does not use")
 
 
 # --- the end ---------------------------------------------------------------------------------
 
 
-def _failure(finished: Finished) -> str:
-    how = f"exit code {finished.code}" if finished.code >= 0 else f"killed by signal {-finished.code}"
-    return f"{how}: {finished.stderr_tail}" if finished.stderr_tail else how
+def _failure(result: CompletedCommand) -> str:
+    status = f"exit code {result.code}" if result.code >= 0 else f"killed by signal {-result.code}"
+    return f"{status}: {result.stderr_tail}" if result.stderr_tail else status
 
 
 def _value(stdout: bytes, output: str) -> Value:

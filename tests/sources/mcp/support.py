@@ -14,7 +14,7 @@ import mcp_types as types
 
 from toolfold.models import Value
 from toolfold.sources.mcp import Bridge, Server
-from toolfold.sources.mcp.connection import Era, Eras
+from toolfold.sources.mcp.connection import Era, EraCache
 from toolfold.tools.tool import Tool
 
 HERE = Path(__file__).parent
@@ -30,7 +30,7 @@ def sdk(name: str = "sdk", **fields: Any) -> Server:
 
 def remember(path: Path, era: Era, *servers: Server) -> Path:
     """A file of eras that spares these servers the question."""
-    eras = Eras(path)
+    eras = EraCache(path)
     for server in servers:
         eras.put(server.identity, era)
     return path

@@ -10,7 +10,7 @@ import pytest
 from tests.sources.mcp.support import FakeOuter, call, raw, remember, sdk, tool, until
 from toolfold.errors import ToolError, ToolFailed, ToolUnreachable, UsageError
 from toolfold.sources.mcp import Bridge, Server, ServerStatus
-from toolfold.sources.mcp.connection import Eras
+from toolfold.sources.mcp.connection import EraCache
 from toolfold.tools.error_text import hide
 from toolfold.tools.tool import CallContext
 
@@ -79,7 +79,7 @@ async def test_a_server_of_the_older_era_is_found_out_and_remembered(probe: str,
         await bridge.settled(timeout_seconds=60)
         value = await call(bridge, "mcp__old__echo", text="hi")
 
-    assert (value, Eras(eras).get(server.identity)) == ("hi", "legacy")
+    assert (value, EraCache(eras).get(server.identity)) == ("hi", "legacy")
 
 
 async def test_a_server_of_the_new_era_is_remembered_and_one_that_starts_slowly_still_found(eras: Path) -> None:
@@ -87,7 +87,7 @@ async def test_a_server_of_the_new_era_is_remembered_and_one_that_starts_slowly_
         await bridge.settled(timeout_seconds=60)
         status = bridge.status()
 
-    assert (status[0].era, Eras(eras).get(sdk().identity)) == ("2026-07-28", "modern")
+    assert (status[0].era, EraCache(eras).get(sdk().identity)) == ("2026-07-28", "modern")
 
 
 async def test_a_wrong_memory_of_the_era_is_mended(eras: Path) -> None:
@@ -96,7 +96,7 @@ async def test_a_wrong_memory_of_the_era_is_mended(eras: Path) -> None:
     async with Bridge([server], eras=remember(eras, "modern", server)) as bridge:
         await bridge.settled(timeout_seconds=60)
 
-        assert (bridge.status()[0].state, Eras(eras).get(server.identity)) == ("ready", "legacy")
+        assert (bridge.status()[0].state, EraCache(eras).get(server.identity)) == ("ready", "legacy")
 
 
 async def test_a_file_of_eras_that_is_broken_or_cannot_be_written_does_no_harm(tmp_path: Path) -> None:
@@ -106,10 +106,10 @@ async def test_a_file_of_eras_that_is_broken_or_cannot_be_written_does_no_harm(t
     folder.mkdir()
 
     for path in (broken, folder):
-        eras = Eras(path)
+        eras = EraCache(path)
         eras.put("x", "legacy")
         assert eras.get("x") == "legacy"
-    assert Eras(broken).get("x") == "legacy"
+    assert EraCache(broken).get("x") == "legacy"
 
 
 async def test_a_call_that_kills_its_server_is_not_repeated_and_the_next_one_finds_it_back(

@@ -10,7 +10,7 @@ from tests.sources.openapi.serving import Answer, Serving, called
 from toolfold.errors import ToolArgumentsInvalid, ToolError, ToolFailed
 from toolfold.models import Media
 from toolfold.sources.openapi.source import openapi_tools
-from toolfold.sources.web.credentials import Auth
+from toolfold.sources.web.credentials import ApiAuth
 from toolfold.tools.catalog import Catalog
 from toolfold.tools.router import Router
 from toolfold.tools.steps import wrappers
@@ -363,7 +363,7 @@ LISTED = {
 )  # fmt: skip
 def test_a_query_that_a_program_made_up_has_only_what_the_operation_takes(tmp_path, query, error):
     with Serving(lambda _: Answer()) as server:
-        auth = Auth(kind="query", name="api_key", secret="key-12345678")
+        auth = ApiAuth(kind="query", name="api_key", secret="key-12345678")
         tools = api(tmp_path, server, LISTED, auth=auth)
         outcome = toolfold.run_sync(f"await api_op(id=1, next_query={query!r})", tools=tools)
 

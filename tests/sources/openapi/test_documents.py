@@ -5,7 +5,7 @@ import pytest
 
 from tests.sources.openapi.serving import Answer, Serving, called
 from toolfold.errors import UsageError
-from toolfold.sources.openapi.document import Store, read_document
+from toolfold.sources.openapi.document import DocumentStore, read_document
 from toolfold.sources.openapi.operations import read_operations
 from toolfold.sources.openapi.source import Api, api_tools, openapi_tools
 
@@ -230,7 +230,7 @@ def test_include_exclude_and_read_only_choose_operations(tmp_path):
 
 def test_an_index_is_kept_and_gives_the_same_tools(tmp_path):
     given = document({f"/a{n}": {"get": operation(operationId=f"op{n}", description="x" * 100)} for n in range(500)})
-    api, store = Api(spec=written(tmp_path, given), name="shop"), Store(tmp_path / "cache")
+    api, store = Api(spec=written(tmp_path, given), name="shop"), DocumentStore(tmp_path / "cache")
 
     first, second = api_tools(api, store=store), api_tools(api, store=store)
 
@@ -255,7 +255,7 @@ def test_a_document_is_fetched_from_its_url_and_says_where_its_server_is(tmp_pat
 
 
 def test_a_fetched_document_is_sent_again_only_if_it_has_changed_and_outlives_its_server(tmp_path, caplog):
-    store, name = Store(tmp_path / "cache"), ["first"]
+    store, name = DocumentStore(tmp_path / "cache"), ["first"]
 
     def answer(asked):
         tag = f'"{name[0]}"'
@@ -286,7 +286,7 @@ def test_a_fetched_document_is_sent_again_only_if_it_has_changed_and_outlives_it
 
 
 def test_a_document_that_its_server_refuses_is_not_taken_from_the_last_copy(tmp_path):
-    store, answers = Store(tmp_path), [Answer(body=json.dumps(document({"/a": {"get": operation()}})).encode())]
+    store, answers = DocumentStore(tmp_path), [Answer(body=json.dumps(document({"/a": {"get": operation()}})).encode())]
 
     with Serving(lambda _: answers.pop() if answers else Answer(404, b"")) as server:
         api = Api(spec=f"{server.url}/openapi.json", base_url="https://shop.example")

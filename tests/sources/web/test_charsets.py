@@ -9,7 +9,7 @@ import pytest
 import toolfold
 from tests.sources.openapi.serving import Answer, Serving
 from toolfold.sources.web.client import fetch_tool
-from toolfold.sources.web.credentials import CODECS, Auth, Echoes, WebReply
+from toolfold.sources.web.credentials import CODECS, ApiAuth, SecretMasker, WebReply
 from toolfold.sources.web.responses import read_reply
 
 SECRET = "tok-12345678"
@@ -77,7 +77,7 @@ def test_a_secret_is_masked_whatever_its_charset_and_its_label_are(status):
 
     with Serving(answer) as server:
         host = f"127.0.0.1:{server.port}"
-        tool = fetch_tool([host], secrets={host: Auth(kind="bearer", secret=SECRET)})
+        tool = fetch_tool([host], secrets={host: ApiAuth(kind="bearer", secret=SECRET)})
         program = EACH.format(labels=LABELS, encodings=ENCODINGS, url=server.url)
         outcome = toolfold.run_sync(program, tools=[tool])
 
@@ -89,9 +89,9 @@ def test_a_secret_beyond_ascii_is_masked_in_each_encoding_that_has_it(encoding):
     secret = next(
         one for one in ("pässword-1234", "пароль-1234", "密码密码-1234", "password-1234") if _has(encoding, one)
     )
-    echoes = Echoes([secret])
+    echoes = SecretMasker([secret])
 
-    clean = echoes.out_of_bytes(b"<" + secret.encode(encoding).removeprefix(b"\xff\xfe") + b">")
+    clean = echoes.mask_bytes(b"<" + secret.encode(encoding).removeprefix(b"\xff\xfe") + b">")
 
     assert clean == b"<" + "***".encode(encoding).removeprefix(b"\xff\xfe") + b">"
 
@@ -115,15 +115,15 @@ def _has(encoding, text):
     ],
 )
 def test_json_is_masked_as_a_value_and_stays_whole(secret, value):
-    echoes = Echoes([secret])
+    echoes = SecretMasker([secret])
     escaped = json.dumps(value).encode()
 
-    assert echoes.out_of_json(escaped) == echoes.out_of(value)
-    assert echoes.out_of_json(json.dumps(value, ensure_ascii=False).encode()) == echoes.out_of(value)
+    assert echoes.mask_json(escaped) == echoes.mask_value(value)
+    assert echoes.mask_json(json.dumps(value, ensure_ascii=False).encode()) == echoes.mask_value(value)
 
 
 @dataclass
-class Watched(Echoes):
+class Watched(SecretMasker):
     """Notes the threads in which replies are read."""
 
     threads: list[threading.Thread] = field(default_factory=list)
@@ -131,13 +131,13 @@ class Watched(Echoes):
     def __post_init__(self):
         super().__init__([SECRET])
 
-    def out_of_bytes(self, data):
+    def mask_bytes(self, data):
         self.threads.append(threading.current_thread())
-        return super().out_of_bytes(data)
+        return super().mask_bytes(data)
 
-    def out_of_json(self, data):
+    def mask_json(self, data):
         self.threads.append(threading.current_thread())
-        return super().out_of_json(data)
+        return super().mask_json(data)
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from toolfold.config import parse_config
 from toolfold.config.build import declared_tools
 from toolfold.errors import ToolFailed, ToolRefused, UsageError
 from toolfold.sources.web.client import fetch_tool
-from toolfold.sources.web.credentials import Auth
+from toolfold.sources.web.credentials import ApiAuth
 from toolfold.sources.web.network import host_entry
 
 
@@ -35,7 +35,7 @@ def test_a_program_fetches_from_a_named_host_with_the_hosts_secret():
 
     with Serving(answer) as server:
         host = f"127.0.0.1:{server.port}"
-        auth = Auth(kind="bearer", secret="tok-12345678")
+        auth = ApiAuth(kind="bearer", secret="tok-12345678")
         tool = fetch_tool([host], methods=["GET", "POST"], secrets={host: auth})
         program = f"reply = await fetch(url='http://{host}/x', method='POST', body={{'a': 1}})\nprint(reply['status'], reply['body'])"
         outcome = toolfold.run_sync(program, tools=[tool])

@@ -18,7 +18,7 @@ from cryptography.x509.oid import NameOID
 
 import toolfold
 from toolfold.sources.openapi.source import openapi_tools
-from toolfold.sources.web.credentials import Auth
+from toolfold.sources.web.credentials import ApiAuth
 
 SECRET = "tok-12345678"
 
@@ -86,7 +86,7 @@ print((await api_op(n=21))["auth"])
 """
 
     async with serving(certificate, ["h2"]) as (url, connections):
-        tools = openapi_tools(path, name="api", base_url=url, auth=Auth(kind="bearer", secret=SECRET))
+        tools = openapi_tools(path, name="api", base_url=url, auth=ApiAuth(kind="bearer", secret=SECRET))
         async with toolfold.Runtime(tools) as runtime:
             outcome = await runtime.run(program)
 

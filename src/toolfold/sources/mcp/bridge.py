@@ -1,4 +1,4 @@
-"""All servers of a config as tools for programs. Knows no door, no runtime and no other source."""
+"""Bridge from the MCP servers of a config to tools: their names, resources and prompts. Knows no interface."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ from mcp.shared.dispatcher import ProgressFnT
 
 from toolfold.errors import ToolFailed, UsageError
 from toolfold.models import Json, Media, ToolSpec, Value
-from toolfold.sources.mcp.connection import Connection, Eras, Outer
+from toolfold.sources.mcp.connection import EraCache, McpConnection, Outer
 from toolfold.sources.mcp.oauth import token_folder
-from toolfold.sources.mcp.server import Remembered, Server, ServerStatus
-from toolfold.sources.mcp.supervisor import Keeper
+from toolfold.sources.mcp.server import ListingStore, Server, ServerStatus
+from toolfold.sources.mcp.supervisor import ServerSupervisor
 from toolfold.tools.arguments import TOO_LARGE_TO_EXPLAIN, bound_schema, sample
 from toolfold.tools.tool import CallContext, Tool
 
@@ -36,10 +36,16 @@ from toolfold.tools.tool import CallContext, Tool
 # Resources and prompts as tools: three functions for all servers that have them.
 
 
-def extra_tools(keepers: Sequence[Keeper]) -> tuple[Tool, ...]:
+def extra_tools(supervisors: Sequence[ServerSupervisor]) -> tuple[Tool, ...]:
     """`read_resource`, `list_resources` and `get_prompt`, each if a server can serve it."""
-    with_resources = {one.server.name: one for one in keepers if one.capabilities.resources is not None}
-    with_prompts = {one.server.name: one for one in keepers if one.capabilities.prompts is not None}
+    with_resources = {
+        supervisor.server.name: supervisor
+        for supervisor in supervisors
+        if supervisor.capabilities.resources is not None
+    }
+    with_prompts = {
+        supervisor.server.name: supervisor for supervisor in supervisors if supervisor.capabilities.prompts is not None
+    }
     tools: list[Tool] = []
     if with_resources:
         tools += [_list_resources(with_resources), _read_resource(with_resources)]
@@ -48,50 +54,59 @@ def extra_tools(keepers: Sequence[Keeper]) -> tuple[Tool, ...]:
     return tuple(tools)
 
 
-def _list_resources(keepers: Mapping[str, Keeper]) -> Tool:
-    async def listed(arguments: Mapping[str, Any], _: CallContext) -> Value:
-        found = await keepers[arguments["server"]].call(Connection.list_resources, may_repeat=True)
+def _list_resources(supervisors: Mapping[str, ServerSupervisor]) -> Tool:
+    async def list_resources(arguments: Mapping[str, Any], _: CallContext) -> Value:
+        resources = await supervisors[arguments["server"]].call(McpConnection.list_resources, may_repeat=True)
         return [
-            {"uri": str(one.uri), "name": one.name, "description": one.description or "", "mime": one.mime_type or ""}
-            for one in found
+            {
+                "uri": str(resource.uri),
+                "name": resource.name,
+                "description": resource.description or "",
+                "mime": resource.mime_type or "",
+            }
+            for resource in resources
         ]
 
     fields = {name: {"type": "string"} for name in ("uri", "name", "description", "mime")}
     output = {"type": "array", "items": {"type": "object", "properties": fields, "required": list(fields)}}
-    return _tool("list_resources", "What one server offers to read.", {}, keepers, listed, output)
+    return _tool("list_resources", "What one server offers to read.", {}, supervisors, list_resources, output)
 
 
-def _read_resource(keepers: Mapping[str, Keeper]) -> Tool:
+def _read_resource(supervisors: Mapping[str, ServerSupervisor]) -> Tool:
     async def read(arguments: Mapping[str, Any], context: CallContext) -> Value:
-        async def work(connection: Connection) -> types.ReadResourceResult:
+        async def work(connection: McpConnection) -> types.ReadResourceResult:
             return await connection.read_resource(arguments["uri"], execution_id=context.execution_id)
 
-        found = await keepers[arguments["server"]].call(work, may_repeat=True)
-        values = [resource_value(one) for one in found.contents]
+        result = await supervisors[arguments["server"]].call(work, may_repeat=True)
+        values = [resource_value(content) for content in result.contents]
         return values[0] if len(values) == 1 else values
 
-    words = "A resource of one server: text, parsed if it is JSON, or an object with `.mime` and `.data`."
-    return _tool("read_resource", words, {"uri": {"type": "string"}}, keepers, read, None)
+    description = "A resource of one server: text, parsed if it is JSON, or an object with `.mime` and `.data`."
+    return _tool("read_resource", description, {"uri": {"type": "string"}}, supervisors, read, None)
 
 
-def _get_prompt(keepers: Mapping[str, Keeper]) -> Tool:
+def _get_prompt(supervisors: Mapping[str, ServerSupervisor]) -> Tool:
     async def get(arguments: Mapping[str, Any], context: CallContext) -> Value:
-        wanted = {key: str(value) for key, value in (arguments.get("arguments") or {}).items()}
+        prompt_arguments = {key: str(value) for key, value in (arguments.get("arguments") or {}).items()}
 
-        async def work(connection: Connection) -> types.GetPromptResult:
-            return await connection.get_prompt(arguments["name"], wanted, execution_id=context.execution_id)
+        async def work(connection: McpConnection) -> types.GetPromptResult:
+            return await connection.get_prompt(arguments["name"], prompt_arguments, execution_id=context.execution_id)
 
-        keeper = keepers[arguments["server"]]
+        supervisor = supervisors[arguments["server"]]
         try:
-            found = await keeper.call(work, may_repeat=True)
+            result = await supervisor.call(work, may_repeat=True)
         except ToolFailed as error:
-            names = ", ".join(one.name for one in await keeper.call(Connection.list_prompts, may_repeat=True))
-            raise ToolFailed(f"{error}; the prompts of {keeper.server.name!r} are: {names}") from error
-        return [{"role": one.role, "content": content_value([one.content], parses=False)} for one in found.messages]
+            names = ", ".join(
+                entry.name for entry in await supervisor.call(McpConnection.list_prompts, may_repeat=True)
+            )
+            raise ToolFailed(f"{error}; the prompts of {supervisor.server.name!r} are: {names}") from error
+        return [
+            {"role": entry.role, "content": content_value([entry.content], parses=False)} for entry in result.messages
+        ]
 
     parameters = {"name": {"type": "string"}, "arguments": {"type": "object"}}
-    words = "The messages of one server's prompt, each with `role` and `content`."
-    return _tool("get_prompt", words, parameters, keepers, get, None, optional=("arguments",))
+    description = "The messages of one server's prompt, each with `role` and `content`."
+    return _tool("get_prompt", description, parameters, supervisors, get, None, optional=("arguments",))
 
 
 # Any: each function takes what its schema lets through.
@@ -99,12 +114,12 @@ def _tool(
     name: str,
     description: str,
     parameters: Mapping[str, Json],
-    keepers: Mapping[str, Keeper],
+    supervisors: Mapping[str, ServerSupervisor],
     call_within: Any,
     output: Mapping[str, Json] | None,
     optional: Sequence[str] = (),
 ) -> Tool:
-    properties = {"server": {"type": "string", "enum": sorted(keepers)}, **parameters}
+    properties = {"server": {"type": "string", "enum": sorted(supervisors)}, **parameters}
     schema = {
         "type": "object",
         "properties": properties,
@@ -158,7 +173,7 @@ def names_of(tools: Iterable[tuple[str, str]]) -> dict[tuple[str, str], Names]:
     shorts: dict[tuple[str, ...], str] = {}
     for server in servers:
         shorts |= _unique({key: (identifier(key[1]), key[1]) for key in keys if key[0] == server})
-    return {key: _names(key, names[key], domains[key[0],], shorts[key]) for key in keys}
+    return {key: _build_names(key, names[key], domains[key[0],], shorts[key]) for key in keys}
 
 
 def clean(text: str) -> str:
@@ -177,28 +192,28 @@ def identifier(text: str) -> str:
     return f"{plain}_tool" if keyword.iskeyword(plain) else plain
 
 
-def _names(key: tuple[str, str], name: str, domain: str, short: str) -> Names:
+def _build_names(key: tuple[str, str], name: str, domain: str, short: str) -> Names:
     python_name = name.replace("-", "_")
     plain = unicodedata.normalize("NFKC", f"mcp__{key[0]}__{key[1]}")
-    spelt = {plain, plain.replace("-", "_")}
-    aliases = tuple(sorted(one for one in spelt if one != python_name and one.isidentifier()))
+    spellings = {plain, plain.replace("-", "_")}
+    aliases = tuple(sorted(spelling for spelling in spellings if spelling != python_name and spelling.isidentifier()))
     return Names(name, python_name, aliases, domain, short)
 
 
-def _unique(wishes: Mapping[tuple[str, ...], tuple[str, str]]) -> dict[tuple[str, ...], str]:
+def _unique(candidates: Mapping[tuple[str, ...], tuple[str, str]]) -> dict[tuple[str, ...], str]:
     """From wish and plain spelling to names, no two alike, none too long."""
-    count = Counter(wish for wish, _ in wishes.values())
-    exact = Counter(wish for wish, plain in wishes.values() if wish == plain)
-    settled: dict[tuple[str, ...], str] = {}
-    for key, (wish, plain) in wishes.items():
-        keeps_it = count[wish] == 1 or (wish == plain and exact[wish] == 1)
-        settled[key] = wish if keeps_it and len(wish) <= MAX_CHARACTERS else _marked(wish, key)
-    return settled
+    count = Counter(candidate for candidate, _ in candidates.values())
+    exact = Counter(candidate for candidate, plain in candidates.values() if candidate == plain)
+    names: dict[tuple[str, ...], str] = {}
+    for key, (candidate, plain) in candidates.items():
+        keeps_it = count[candidate] == 1 or (candidate == plain and exact[candidate] == 1)
+        names[key] = candidate if keeps_it and len(candidate) <= MAX_CHARACTERS else _with_digest(candidate, key)
+    return names
 
 
-def _marked(wish: str, key: tuple[str, ...]) -> str:
+def _with_digest(candidate: str, key: tuple[str, ...]) -> str:
     digest = hashlib.sha256("\0".join(key).encode("utf-8", "surrogatepass")).hexdigest()[:_DIGITS]
-    return f"{wish[: MAX_CHARACTERS - _DIGITS - 1]}_{digest}"
+    return f"{candidate[: MAX_CHARACTERS - _DIGITS - 1]}_{digest}"
 
 
 _log: Final = logging.getLogger(__name__)
@@ -234,13 +249,13 @@ class Bridge:
                 raise UsageError(f"two servers are named {name!r}; rename one")
         self._outer = outer
         self._on_change = on_change
-        known_eras, last_time = Eras(eras), Remembered(remembered)
-        self._keepers = {
-            server.name: Keeper(
+        era_cache, listings = EraCache(eras), ListingStore(remembered)
+        self._supervisors = {
+            server.name: ServerSupervisor(
                 server,
                 outer=outer,
-                eras=known_eras,
-                remembered=last_time,
+                eras=era_cache,
+                listings=listings,
                 tokens=tokens or token_folder(),
                 on_change=self._change,
                 on_sign_in=on_sign_in or _open_browser,
@@ -248,12 +263,13 @@ class Bridge:
             for server in servers
         }
         self._tasks: list[asyncio.Task[None]] = []
-        self._made: dict[tuple[str, str], tuple[types.Tool, Names, Tool]] = {}
+        self._tool_cache: dict[tuple[str, str], tuple[types.Tool, Names, Tool]] = {}
         self._tools: tuple[Tool, ...] | None = None
 
     async def __aenter__(self) -> Bridge:
         self._tasks = [
-            asyncio.create_task(keeper.run(), name=f"mcp server {name}") for name, keeper in self._keepers.items()
+            asyncio.create_task(supervisor.run(), name=f"mcp server {name}")
+            for name, supervisor in self._supervisors.items()
         ]
         return self
 
@@ -265,29 +281,31 @@ class Bridge:
     def tools(self) -> tuple[Tool, ...]:
         """What is known now, also from last time; the same objects until something changes."""
         if self._tools is None:
-            listed = {(name, one.name): one for name, keeper in self._keepers.items() for one in keeper.tools}
-            named = names_of(listed)
-            self._made = {key: self._tool(key, tool, named[key]) for key, tool in listed.items()}
-            made = tuple(tool for _, _, tool in self._made.values())
-            self._tools = (*made, *extra_tools(list(self._keepers.values())))
+            listed_tools = {
+                (name, tool.name): tool for name, supervisor in self._supervisors.items() for tool in supervisor.tools
+            }
+            names = names_of(listed_tools)
+            self._tool_cache = {key: self._tool(key, tool, names[key]) for key, tool in listed_tools.items()}
+            bridged_tools = tuple(tool for _, _, tool in self._tool_cache.values())
+            self._tools = (*bridged_tools, *extra_tools(list(self._supervisors.values())))
         return self._tools
 
     def status(self) -> tuple[ServerStatus, ...]:
         """How each server is doing, in the order of the config."""
-        return tuple(keeper.status for keeper in self._keepers.values())
+        return tuple(supervisor.status for supervisor in self._supervisors.values())
 
     async def settled(self, names: Iterable[str] | None = None, *, timeout_seconds: float) -> None:
         """Until these servers, or all, have listed their tools or failed; or until the time is up."""
-        wanted = self._keepers.keys() if names is None else set(names) & self._keepers.keys()
+        selected_names = self._supervisors.keys() if names is None else set(names) & self._supervisors.keys()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(timeout_seconds):
-                for name in wanted:
-                    await self._keepers[name].settled()
+                for name in selected_names:
+                    await self._supervisors[name].settled()
 
     async def roots_changed(self) -> None:
         """The folders of the client outside are others now: servers of the older era, which keep them, are told."""
-        for keeper in self._keepers.values():
-            await keeper.tell_roots_changed()
+        for supervisor in self._supervisors.values():
+            await supervisor.tell_roots_changed()
 
     def _change(self) -> None:
         self._tools = None
@@ -295,11 +313,11 @@ class Bridge:
             self._on_change()
 
     def _tool(self, key: tuple[str, str], tool: types.Tool, names: Names) -> tuple[types.Tool, Names, Tool]:
-        made = self._made.get(key)
+        cached = self._tool_cache.get(key)
         # Kept where nothing changed: a router remembers its way to each tool object.
-        if made is not None and made[:2] == (tool, names):
-            return made
-        return tool, names, bridged_tool(tool, names, self._keepers[key[0]], self._outer)
+        if cached is not None and cached[:2] == (tool, names):
+            return cached
+        return tool, names, bridged_tool(tool, names, self._supervisors[key[0]], self._outer)
 
 
 def _open_browser(server: str, url: str) -> None:
@@ -312,22 +330,22 @@ def _open_browser(server: str, url: str) -> None:
 # Bridged tools: what a server lists, as a `Tool` that calls it there.
 
 
-def bridged_tool(tool: types.Tool, names: Names, keeper: Keeper, outer: Outer | None) -> Tool:
+def bridged_tool(tool: types.Tool, names: Names, supervisor: ServerSupervisor, outer: Outer | None) -> Tool:
     """One tool of one server."""
-    tool = _bounded(tool, names.name)
+    tool = _with_bounded_schemas(tool, names.name)
     read = value_reader(tool, names.name)
-    spec = _spec(tool, names, keeper)
+    spec = _spec(tool, names, supervisor)
     may_repeat = spec.read_only or spec.idempotent
 
     async def call_within(arguments: Mapping[str, Any], context: CallContext) -> Value:
-        on_progress = _progress(keeper, names.name, context, outer)
+        on_progress = _progress_callback(supervisor, names.name, context, outer)
 
-        async def work(connection: Connection) -> types.CallToolResult:
+        async def work(connection: McpConnection) -> types.CallToolResult:
             return await connection.call_tool(
                 tool.name, arguments, execution_id=context.execution_id, on_progress=on_progress
             )
 
-        return read(await keeper.call(work, may_repeat=may_repeat))
+        return read(await supervisor.call(work, may_repeat=may_repeat))
 
     async def call(arguments: Mapping[str, Any]) -> Value:
         return await call_within(arguments, CallContext())
@@ -336,12 +354,14 @@ def bridged_tool(tool: types.Tool, names: Names, keeper: Keeper, outer: Outer | 
     return Tool(spec=spec, call=call, call_within=call_within, retry="never")
 
 
-def _bounded(tool: types.Tool, name: str) -> types.Tool:
+def _with_bounded_schemas(tool: types.Tool, name: str) -> types.Tool:
     schemas = {"input_schema": tool.input_schema, "output_schema": tool.output_schema}
-    return tool.model_copy(update={key: bound_schema(one, name) for key, one in schemas.items() if one is not None})
+    return tool.model_copy(
+        update={key: bound_schema(schema, name) for key, schema in schemas.items() if schema is not None}
+    )
 
 
-def _spec(tool: types.Tool, names: Names, keeper: Keeper) -> ToolSpec:
+def _spec(tool: types.Tool, names: Names, supervisor: ServerSupervisor) -> ToolSpec:
     hints = tool.annotations or types.ToolAnnotations()
     return ToolSpec(
         name=names.name,
@@ -355,18 +375,20 @@ def _spec(tool: types.Tool, names: Names, keeper: Keeper) -> ToolSpec:
         read_only=bool(hints.read_only_hint),
         idempotent=bool(hints.idempotent_hint),
         destructive=bool(hints.destructive_hint) and not hints.read_only_hint,
-        timeout_seconds=keeper.server.call_timeout_seconds,
-        source=f"mcp:{keeper.server.name}",
+        timeout_seconds=supervisor.server.call_timeout_seconds,
+        source=f"mcp:{supervisor.server.name}",
     )
 
 
-def _progress(keeper: Keeper, tool: str, context: CallContext, outer: Outer | None) -> ProgressFnT | None:
+def _progress_callback(
+    supervisor: ServerSupervisor, tool: str, context: CallContext, outer: Outer | None
+) -> ProgressFnT | None:
     if outer is None:
         return None
 
     async def tell(progress: float, total: float | None, message: str | None) -> None:
         outer.progress(
-            server=keeper.server.name,
+            server=supervisor.server.name,
             tool=tool,
             execution_id=context.execution_id,
             progress=progress,
@@ -411,7 +433,7 @@ def value_reader(tool: types.Tool, name: str) -> Callable[[types.CallToolResult]
             check(value)
         if wraps and isinstance(value, dict) and value.keys() == {_WRAPPED}:
             inner = value[_WRAPPED]
-            return _parsed(inner) if isinstance(inner, str) else inner
+            return _parse_json(inner) if isinstance(inner, str) else inner
         return value
 
     return read
@@ -444,7 +466,7 @@ def resource_value(contents: types.TextResourceContents | types.BlobResourceCont
 def _part(part: types.ContentBlock, *, parses: bool) -> Value:
     match part:
         case types.TextContent():
-            return _parsed(part.text) if parses else part.text
+            return _parse_json(part.text) if parses else part.text
         case types.ImageContent():
             return Media(kind="image", mime=part.mime_type, data=_bytes(part.data))
         case types.AudioContent():
@@ -472,7 +494,7 @@ def _bytes(text: str) -> bytes:
         return text.encode("utf-8", "replace")  # broken data is still data; the program may look at it
 
 
-def _parsed(text: str) -> Value:
+def _parse_json(text: str) -> Value:
     if text[:1] not in ("{", "["):
         return text
     try:
@@ -501,10 +523,10 @@ def _wraps(schema: Mapping[str, Json] | None) -> bool:
 def _types(schema: Mapping[str, Json]) -> list[str]:
     """The types that a schema names, also in its alternatives."""
     kind = schema.get("type", [])
-    found = [kind] if isinstance(kind, str) else list(kind)
+    kinds = [kind] if isinstance(kind, str) else list(kind)
     for option in (*schema.get("anyOf", ()), *schema.get("oneOf", ())):
-        found += _types(option) if isinstance(option, dict) else []
-    return found
+        kinds += _types(option) if isinstance(option, dict) else []
+    return kinds
 
 
 class _Check:
@@ -528,7 +550,7 @@ class _Check:
         error = next(self._validator.iter_errors(sample(value)), None)
         self.warn(error.message.partition("\n")[0][:200] if error is not None else TOO_LARGE_TO_EXPLAIN)
 
-    def warn(self, why: str) -> None:
+    def warn(self, reason: str) -> None:
         if not self._has_warned:
             self._has_warned = True
-            _log.warning("results of %r do not fit its output schema: %s", self._name, why)
+            _log.warning("results of %r do not fit its output schema: %s", self._name, reason)

@@ -1,4 +1,4 @@
-"""One connection to one server, from the handshake to its end. Knows nothing of trying again."""
+"""Connection to one MCP server, from the handshake to its end, and the protocol era that it speaks."""
 
 from __future__ import annotations
 
@@ -39,19 +39,19 @@ from toolfold.errors import ToolError
 Era: TypeAlias = Literal["legacy", "modern"]
 
 PROBE_SECONDS: Final = 2.0
-_KEPT_SECONDS: Final = 7 * 24 * 3600
+_MAX_AGE_SECONDS: Final = 7 * 24 * 3600
 """Then the server is asked again: it may have been updated."""
-_KEPT_SERVERS: Final = 500
+_MAX_SERVERS: Final = 500
 _log: Final = logging.getLogger(__name__)
 
 
-async def negotiate(session: ClientSession, known: Era | None) -> Era:
+async def negotiate(session: ClientSession, known_era: Era | None) -> Era:
     """Agree on a version; `known` spares the question or the time limit.
 
     Raises:
         MCPError: the server speaks no version that we do, or hung up.
     """
-    if known != "legacy" and await _discovers(session, None if known == "modern" else PROBE_SECONDS):
+    if known_era != "legacy" and await _try_discover(session, None if known_era == "modern" else PROBE_SECONDS):
         return "modern"
     try:
         await session.initialize()
@@ -64,7 +64,7 @@ async def negotiate(session: ClientSession, known: Era | None) -> Era:
     return "legacy"
 
 
-async def _discovers(session: ClientSession, seconds: float | None) -> bool:
+async def _try_discover(session: ClientSession, seconds: float | None) -> bool:
     try:
         async with asyncio.timeout(seconds):
             raw = await session.send_discover(LATEST_MODERN_VERSION)
@@ -78,33 +78,33 @@ async def _discovers(session: ClientSession, seconds: float | None) -> bool:
     return True
 
 
-class Eras:
+class EraCache:
     """What is remembered, by server. Never fails: without a file it remembers in memory."""
 
     def __init__(self, path: Path | None = None) -> None:
         self._path = path or platformdirs.user_cache_path("toolfold", appauthor=False) / "mcp-eras.json"
-        self._known: dict[str, tuple[Era, float]] | None = None
+        self._entries: dict[str, tuple[Era, float]] | None = None
 
     def get(self, identity: str) -> Era | None:
-        found = self._all().get(identity)
-        return found[0] if found is not None and time.time() - found[1] < _KEPT_SECONDS else None
+        entry = self._load().get(identity)
+        return entry[0] if entry is not None and time.time() - entry[1] < _MAX_AGE_SECONDS else None
 
     def put(self, identity: str, era: Era) -> None:
         if self.get(identity) == era:
             return
         # Read again: other processes write the same file.
-        known = self._known = {**self._read(), **self._all(), identity: (era, time.time())}
-        kept = sorted(known.items(), key=lambda item: -item[1][1])[:_KEPT_SERVERS]
+        entries = self._entries = {**self._read(), **self._load(), identity: (era, time.time())}
+        newest = sorted(entries.items(), key=lambda item: -item[1][1])[:_MAX_SERVERS]
         with contextlib.suppress(OSError):
             self._path.parent.mkdir(parents=True, exist_ok=True)
             draft = self._path.with_suffix(f".{os.getpid()}")
-            draft.write_bytes(msgspec.json.encode(dict(kept)))
+            draft.write_bytes(msgspec.json.encode(dict(newest)))
             draft.replace(self._path)
 
-    def _all(self) -> dict[str, tuple[Era, float]]:
-        if self._known is None:
-            self._known = self._read()
-        return self._known
+    def _load(self) -> dict[str, tuple[Era, float]]:
+        if self._entries is None:
+            self._entries = self._read()
+        return self._entries
 
     def _read(self) -> dict[str, tuple[Era, float]]:
         try:
@@ -125,11 +125,11 @@ def broken_reply(line: bytes) -> types.JSONRPCError | None:
     """An error for the call that a broken line seems to answer; `None` for anything else that a server prints."""
     if not line.lstrip().startswith(b"{") or b'"jsonrpc"' not in line or _BODY.search(line) is None:
         return None
-    found = _request_id(line)
-    if found is None:
+    request_id = _request_id(line)
+    if request_id is None:
         return None
     return types.JSONRPCError(
-        jsonrpc="2.0", id=found, error=types.ErrorData(code=types.INTERNAL_ERROR, message=UNREADABLE)
+        jsonrpc="2.0", id=request_id, error=types.ErrorData(code=types.INTERNAL_ERROR, message=UNREADABLE)
     )
 
 
@@ -138,8 +138,8 @@ def _request_id(line: bytes) -> int | str | None:
         message = msgspec.json.decode(line)
     except (ValueError, RecursionError):
         return _likely_id(line)
-    found = message.get("id") if "method" not in message else None
-    return found if isinstance(found, int | str) and not isinstance(found, bool) else None
+    request_id = message.get("id") if "method" not in message else None
+    return request_id if isinstance(request_id, int | str) and not isinstance(request_id, bool) else None
 
 
 def _likely_id(line: bytes) -> int | str | None:
@@ -148,8 +148,8 @@ def _likely_id(line: bytes) -> int | str | None:
     body = _BODY.search(line)
     if not ids or body is None:
         return None
-    chosen = ids[0] if ids[0].start() < body.start() else ids[-1]
-    text = chosen[1].decode(errors="replace")
+    match = ids[0] if ids[0].start() < body.start() else ids[-1]
+    text = match[1].decode(errors="replace")
     return text[1:-1] if text.startswith('"') else int(text)
 
 
@@ -204,23 +204,23 @@ _RELISTEN_SECONDS: Final = 1.0
 
 _Result = TypeVar("_Result")
 # Any: what the three methods that may ask have in common is not in their types.
-_Asking = Callable[[types.InputResponses | None, str | None], Awaitable[Any]]
+_SendRequest = Callable[[types.InputResponses | None, str | None], Awaitable[Any]]
 
 
-class Session(ClientSession):
+class LenientSession(ClientSession):
     """The SDK's session, which gives a result that does not fit its schema instead of nothing."""
 
     async def validate_tool_result(self, name: str, result: types.CallToolResult) -> None:
         """`values` looks at that, and only warns."""
 
 
-class Connection:
+class McpConnection:
     """A session after its handshake. Calls may be made from any task, many at once."""
 
-    def __init__(self, session: Session, era: Era, calls: list[str]) -> None:
+    def __init__(self, session: LenientSession, era: Era, executions: list[str]) -> None:
         self.era = era
         self._session = session
-        self._executions = calls
+        self._executions = executions
 
     @property
     def version(self) -> str:
@@ -239,22 +239,22 @@ class Connection:
             return []  # many servers answer with an error what they do not offer
 
         async def page(cursor: str | None) -> tuple[list[types.Tool], str | None]:
-            found = await self._session.list_tools(params=types.PaginatedRequestParams(cursor=cursor))
-            return found.tools, found.next_cursor
+            result = await self._session.list_tools(params=types.PaginatedRequestParams(cursor=cursor))
+            return result.tools, result.next_cursor
 
         return await _all_pages(page)
 
     async def list_resources(self) -> list[types.Resource]:
         async def page(cursor: str | None) -> tuple[list[types.Resource], str | None]:
-            found = await self._session.list_resources(params=types.PaginatedRequestParams(cursor=cursor))
-            return found.resources, found.next_cursor
+            result = await self._session.list_resources(params=types.PaginatedRequestParams(cursor=cursor))
+            return result.resources, result.next_cursor
 
         return await _all_pages(page)
 
     async def list_prompts(self) -> list[types.Prompt]:
         async def page(cursor: str | None) -> tuple[list[types.Prompt], str | None]:
-            found = await self._session.list_prompts(params=types.PaginatedRequestParams(cursor=cursor))
-            return found.prompts, found.next_cursor
+            result = await self._session.list_prompts(params=types.PaginatedRequestParams(cursor=cursor))
+            return result.prompts, result.next_cursor
 
         return await _all_pages(page)
 
@@ -273,14 +273,14 @@ class Connection:
                 allow_input_required=True,
             )
 
-        with _Within(self._executions, execution_id):
+        with _ActiveExecution(self._executions, execution_id):
             try:
-                result = await self._answered(send)
+                result = await self._call_with_answers(send)
             except MCPError as error:
                 if error.code != types.HEADER_MISMATCH:
                     raise
                 await self.list_tools()  # the tool's schema has changed, and with it the headers of a call
-                result = await self._answered(send)
+                result = await self._call_with_answers(send)
         assert isinstance(result, types.CallToolResult)
         return result
 
@@ -290,8 +290,8 @@ class Connection:
                 uri, input_responses=responses, request_state=state, allow_input_required=True
             )
 
-        with _Within(self._executions, execution_id):
-            result = await self._answered(send)
+        with _ActiveExecution(self._executions, execution_id):
+            result = await self._call_with_answers(send)
         assert isinstance(result, types.ReadResourceResult)
         return result
 
@@ -301,12 +301,12 @@ class Connection:
                 name, dict(arguments), input_responses=responses, request_state=state, allow_input_required=True
             )
 
-        with _Within(self._executions, execution_id):
-            result = await self._answered(send)
+        with _ActiveExecution(self._executions, execution_id):
+            result = await self._call_with_answers(send)
         assert isinstance(result, types.GetPromptResult)
         return result
 
-    async def _answered(self, send: _Asking) -> Any:
+    async def _call_with_answers(self, send: _SendRequest) -> Any:
         """The new era's way to ask: the server answers with questions, and is asked again with the answers."""
         result = await _read(send(None, None))
         rounds = 0
@@ -316,7 +316,7 @@ class Connection:
                 raise MCPError(types.INTERNAL_ERROR, f"it asked more than {MAX_ROUNDS} times before it answered")
             responses: types.InputResponses | None = None
             if result.input_requests:
-                responses = {key: await self._ask(key, one) for key, one in result.input_requests.items()}
+                responses = {key: await self._ask(key, request) for key, request in result.input_requests.items()}
             else:
                 await asyncio.sleep(min(0.05 * 2**rounds, 1.0))
             result = await _read(send(responses, result.request_state))
@@ -365,33 +365,33 @@ async def open_session(
     streams: tuple[ReadStream[Any], WriteStream[SessionMessage]],
     *,
     name: str,
-    known: Era | None,
+    known_era: Era | None,
     outer: Outer | None,
     on_change: Callable[[], None],
-) -> AsyncIterator[Connection]:
+) -> AsyncIterator[McpConnection]:
     """A session over a transport's streams, after the handshake.
 
     Raises:
         MCPError: the server refused or hung up.
     """
-    calls: list[str] = []
-    answers = _Answers(name, outer, calls) if outer is not None else None
+    executions: list[str] = []
+    handlers = _ClientHandlers(name, outer, executions) if outer is not None else None
 
     async def on_message(message: IncomingMessage) -> None:
         if isinstance(message, types.ToolListChangedNotification):
             on_change()
 
-    session = Session(
+    session = LenientSession(
         *streams,
-        elicitation_callback=answers.elicit if answers and answers.outer.can_elicit else None,
-        list_roots_callback=answers.list_roots if answers and answers.outer.has_roots else None,
-        logging_callback=answers.log if answers else None,
-        log_level="info" if answers else None,
+        elicitation_callback=handlers.elicit if handlers and handlers.outer.can_elicit else None,
+        list_roots_callback=handlers.list_roots if handlers and handlers.outer.has_roots else None,
+        logging_callback=handlers.log if handlers else None,
+        log_level="info" if handlers else None,
         message_handler=on_message,
         client_info=types.Implementation(name="toolfold", version=_version()),
     )
     async with session:
-        yield Connection(session, await negotiate(session, known), calls)
+        yield McpConnection(session, await negotiate(session, known_era), executions)
 
 
 def _version() -> str:
@@ -401,19 +401,19 @@ def _version() -> str:
         return "0"  # run from its source folder
 
 
-class _Answers:
+class _ClientHandlers:
     """A server's requests, passed to the client outside."""
 
-    def __init__(self, name: str, outer: Outer, calls: list[str]) -> None:
+    def __init__(self, name: str, outer: Outer, executions: list[str]) -> None:
         self.outer = outer
         self._name = name
-        self._calls = calls
+        self._executions = executions
 
     async def elicit(
         self, context: ClientRequestContext, params: types.ElicitRequestParams
     ) -> types.ElicitResult | types.ErrorData:
         # The older era does not say which call a question belongs to: the latest is the likeliest.
-        execution_id = EXECUTION.get() or (self._calls[-1] if self._calls else "")
+        execution_id = EXECUTION.get() or (self._executions[-1] if self._executions else "")
         try:
             return await self.outer.elicit(params, server=self._name, execution_id=execution_id)
         except ToolError as error:
@@ -429,7 +429,7 @@ class _Answers:
         self.outer.log(server=self._name, level=params.level, data=params.data)
 
 
-class _Within:
+class _ActiveExecution:
     """Marks an execution as one that has a call here, for questions that do not say whose they are."""
 
     def __init__(self, executions: list[str], execution_id: str) -> None:
@@ -448,9 +448,9 @@ class _Within:
 async def _all_pages(page: Callable[[str | None], Awaitable[tuple[list[_Result], str | None]]]) -> list[_Result]:
     """Every page of a list; a cursor that comes again ends it, or a broken server would be read for ever."""
     items, cursor = await page(None)
-    seen: set[str] = set()
-    while cursor is not None and cursor not in seen and len(seen) < MAX_PAGES:
-        seen.add(cursor)
-        more, cursor = await page(cursor)
-        items += more
+    visited: set[str] = set()
+    while cursor is not None and cursor not in visited and len(visited) < MAX_PAGES:
+        visited.add(cursor)
+        next_items, cursor = await page(cursor)
+        items += next_items
     return items

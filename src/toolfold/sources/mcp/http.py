@@ -1,4 +1,4 @@
-"""A server behind a URL: streamable HTTP, or the older SSE.
+"""HTTP transports to an MCP server: streamable HTTP, and the older SSE.
 
 The SDK ends the whole connection when one POST fails to connect, and calls every refusal "an error
 response". `_Client` stands below it and answers such a POST in the server's place, so that only the
@@ -26,12 +26,12 @@ from mcp_types import ErrorData, JSONRPCError, JSONRPCRequest, jsonrpc_message_a
 
 from toolfold.errors import ToolUnreachable
 from toolfold.sources.mcp.server import Server
-from toolfold.sources.mcp.stdio import Inbox
+from toolfold.sources.mcp.stdio import ServerInbox
 
 NOT_SENT: Final = -32_950
-LOST: Final = -32_951
+CONNECTION_LOST: Final = -32_951
 REFUSED: Final = -32_952
-FORGOT: Final = -32_953
+SESSION_UNKNOWN: Final = -32_953
 """Codes of the errors that stand in for a server's own."""
 _SECONDS: Final = 30.0
 _GOODBYE_SECONDS: Final = 2.0
@@ -67,7 +67,7 @@ async def open_url(server: Server, auth: httpx2.Auth | None) -> AsyncIterator[Tr
 @asynccontextmanager
 async def _open_sse(server: Server, auth: httpx2.Auth | None) -> AsyncIterator[TransportStreams]:
     assert server.url is not None
-    inbox = Inbox()
+    inbox = ServerInbox()
     async with sse_client(
         server.url,
         headers=dict(server.headers),
@@ -84,7 +84,7 @@ async def _open_sse(server: Server, auth: httpx2.Auth | None) -> AsyncIterator[T
             task.cancel()
 
 
-async def _fill(inbox: Inbox, read: ReadStream[SessionMessage | Exception]) -> None:
+async def _fill(inbox: ServerInbox, read: ReadStream[SessionMessage | Exception]) -> None:
     is_empty = asyncio.Event()
     inbox.on_empty = is_empty.set
     try:
@@ -99,7 +99,7 @@ async def _fill(inbox: Inbox, read: ReadStream[SessionMessage | Exception]) -> N
         inbox.end()
 
 
-class _Failed(Exception):
+class _PostFailure(Exception):
     """A POST that failed: the code and the words that its caller gets."""
 
     def __init__(self, code: int, text: str) -> None:
@@ -115,30 +115,30 @@ class _Client(httpx2.AsyncClient):
         if request.method == "DELETE":  # the session's end; nobody waits long for a server's goodbye
             request.extensions["timeout"] = dict.fromkeys(("connect", "read", "write", "pool"), _GOODBYE_SECONDS)
         try:
-            return await self._sent(request, **options)
-        except _Failed as failure:
+            return await self._send_checked(request, **options)
+        except _PostFailure as failure:
             return _error(request, failure)
 
     # Any: as above.
-    async def _sent(self, request: httpx2.Request, **options: Any) -> httpx2.Response:
+    async def _send_checked(self, request: httpx2.Request, **options: Any) -> httpx2.Response:
         try:
             response = await super().send(request, **options)
         except (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout) as error:
-            raise _Failed(NOT_SENT, _words(error)) from error
+            raise _PostFailure(NOT_SENT, _error_text(error)) from error
         except httpx2.TransportError as error:
-            raise _Failed(LOST, _words(error)) from error
+            raise _PostFailure(CONNECTION_LOST, _error_text(error)) from error
         except (OAuthFlowError, ToolUnreachable) as error:
-            raise _Failed(REFUSED, str(error)) from error
+            raise _PostFailure(REFUSED, str(error)) from error
         if response.status_code < 400 or request.method != "POST":
             return response
         if response.status_code == 404:
             if "mcp-session-id" not in request.headers:
                 return response  # to the SDK, that there is no such method
-            failure = _Failed(FORGOT, "it forgot the session")
+            failure = _PostFailure(SESSION_UNKNOWN, "it forgot the session")
         elif response.headers.get("content-type", "").lower().startswith("application/json"):
             return response  # it may hold the server's own error
         else:
-            failure = _Failed(REFUSED, _status(response))
+            failure = _PostFailure(REFUSED, _status(response))
         await response.aclose()
         raise failure
 
@@ -147,7 +147,7 @@ class _SseClient(_Client):
     """The same where the answers of POSTs are not read: it puts an error on the stream, and the SDK goes on."""
 
     # Any: the options are those of `AsyncClient`, and of its `send`.
-    def __init__(self, inbox: Inbox, **options: Any) -> None:
+    def __init__(self, inbox: ServerInbox, **options: Any) -> None:
         super().__init__(**options)
         self._inbox = inbox
 
@@ -157,14 +157,14 @@ class _SseClient(_Client):
             # Not ours: whoever opens the stream is to see why it cannot be opened.
             return await httpx2.AsyncClient.send(self, request, **options)
         try:
-            response = await self._sent(request, **options)
+            response = await self._send_checked(request, **options)
             if response.is_success or next_request_within_origin(response) is not None:
                 return response
             await response.aclose()
             if response.status_code == 404:
-                raise _Failed(FORGOT, "it forgot the session")
-            raise _Failed(REFUSED, _status(response))
-        except _Failed as failure:
+                raise _PostFailure(SESSION_UNKNOWN, "it forgot the session")
+            raise _PostFailure(REFUSED, _status(response))
+        except _PostFailure as failure:
             message = jsonrpc_message_adapter.validate_json(request.content, by_name=False)
             if isinstance(message, JSONRPCRequest):
                 data = ErrorData(code=failure.code, message=str(failure))
@@ -172,7 +172,7 @@ class _SseClient(_Client):
             return httpx2.Response(202, request=request)
 
 
-def _error(request: httpx2.Request, failure: _Failed) -> httpx2.Response:
+def _error(request: httpx2.Request, failure: _PostFailure) -> httpx2.Response:
     # Any: a JSON-RPC error; the SDK puts the request's own id in.
     body: dict[str, Any] = {"jsonrpc": "2.0", "id": None, "error": {"code": failure.code, "message": str(failure)}}
     return httpx2.Response(503, json=body, request=request)
@@ -182,5 +182,5 @@ def _status(response: httpx2.Response) -> str:
     return f"HTTP {response.status_code} {response.reason_phrase}".strip()
 
 
-def _words(error: Exception) -> str:
+def _error_text(error: Exception) -> str:
     return str(error).strip().lower() or type(error).__name__

@@ -1,4 +1,4 @@
-"""Signing in at a server: the SDK's OAuth client, with a file that keeps what it got.
+"""OAuth sign-in at an MCP server: the SDK's client, with a file that stores its tokens.
 
 The file is the user's alone (0600, in a folder that is 0700) and written whole or not at all.
 A person signs in with a browser, which comes back to a listener on loopback.
@@ -67,8 +67,8 @@ class SignIn(OAuthClientProvider):
                 token_endpoint_auth_method=None if server.auth.client_secret else "none",
             ),
             self._file,
-            redirect_handler=self._open,
-            callback_handler=self._come_back,
+            redirect_handler=self._start_sign_in,
+            callback_handler=self._wait_for_callback,
         )
         self._file.own_redirect = self._callback.uri
 
@@ -78,11 +78,11 @@ class SignIn(OAuthClientProvider):
         self.context.token_expiry_time = self._file.expires_at
         self.context.oauth_metadata = self._file.metadata
 
-    async def _open(self, url: str) -> None:
+    async def _start_sign_in(self, url: str) -> None:
         await self._callback.listen()
         self._on_wait(url)
 
-    async def _come_back(self) -> AuthorizationCodeResult:
+    async def _wait_for_callback(self) -> AuthorizationCodeResult:
         try:
             return await self._callback.result()
         finally:
@@ -97,25 +97,25 @@ class TokenFile:
         self._path = path
         self._auth = auth
         self._metadata = metadata
-        self._kept = self._read()
+        self._contents = self._read()
 
     @property
     def callback_port(self) -> int:
         """The one that the client was registered with, for some servers compare it."""
-        port = self._kept.get("port")
+        port = self._contents.get("port")
         return self._auth.callback_port or (port if isinstance(port, int) else 0)
 
     @property
     def expires_at(self) -> float | None:
-        at = self._kept.get("expires_at")
-        return at if isinstance(at, (int, float)) else None
+        timestamp = self._contents.get("expires_at")
+        return timestamp if isinstance(timestamp, (int, float)) else None
 
     @property
     def metadata(self) -> OAuthMetadata | None:
-        return _model(OAuthMetadata, self._kept.get("metadata"))
+        return _model(OAuthMetadata, self._contents.get("metadata"))
 
     async def get_tokens(self) -> OAuthToken | None:
-        return _model(OAuthToken, self._kept.get("tokens"))
+        return _model(OAuthToken, self._contents.get("tokens"))
 
     async def set_tokens(self, tokens: OAuthToken) -> None:
         metadata = self._metadata()
@@ -133,7 +133,7 @@ class TokenFile:
                 token_endpoint_auth_method="client_secret_post" if self._auth.client_secret else "none",
                 redirect_uris=[AnyUrl(self.own_redirect)],
             )
-        return _model(OAuthClientInformationFull, self._kept.get("client"))
+        return _model(OAuthClientInformationFull, self._contents.get("client"))
 
     async def set_client_info(self, client_info: OAuthClientInformationFull) -> None:
         port = urlsplit(self.own_redirect).port
@@ -141,19 +141,19 @@ class TokenFile:
 
     def _read(self) -> dict[str, Any]:
         try:
-            kept = msgspec.json.decode(self._path.read_bytes())
+            contents = msgspec.json.decode(self._path.read_bytes())
         except (OSError, msgspec.MsgspecError):
             return {}
-        return kept if isinstance(kept, dict) else {}
+        return contents if isinstance(contents, dict) else {}
 
     def _write(self, **changes: Any) -> None:
-        self._kept = {**self._kept, **changes}
+        self._contents = {**self._contents, **changes}
         self._path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         # `mkstemp` makes it 0600 from its first moment.
         draft, name = tempfile.mkstemp(dir=self._path.parent)
         try:
             with os.fdopen(draft, "wb") as file:
-                file.write(msgspec.json.encode(self._kept))
+                file.write(msgspec.json.encode(self._contents))
             os.replace(name, self._path)
         except BaseException:
             with contextlib.suppress(OSError):
@@ -165,20 +165,20 @@ class Callback:
     """The listener that a browser comes back to; it listens only while one is expected."""
 
     def __init__(self, port: int, wait_seconds: float) -> None:
-        self._port = _free(port)
+        self._port = _find_free_port(port)
         self._wait_seconds = wait_seconds
         self.uri = f"http://127.0.0.1:{self._port}/callback"
         self._server: asyncio.Server | None = None
 
     async def listen(self) -> None:
-        self._found: asyncio.Future[AuthorizationCodeResult] = asyncio.get_running_loop().create_future()
+        self._code_future: asyncio.Future[AuthorizationCodeResult] = asyncio.get_running_loop().create_future()
         self._server = await asyncio.start_server(self._serve, "127.0.0.1", self._port)
 
     async def result(self) -> AuthorizationCodeResult:
         assert self._server is not None
         try:
             async with asyncio.timeout(self._wait_seconds):
-                return await self._found
+                return await self._code_future
         except TimeoutError:
             raise ToolUnreachable(f"nobody signed in within {self._wait_seconds:g} s") from None
         finally:
@@ -191,21 +191,21 @@ class Callback:
             writer.write(_HEAD % len(_PAGE) + _PAGE)
             await writer.drain()
             query = {key: values[0] for key, values in parse_qs(urlsplit(path).query).items()}
-            if urlsplit(path).path == "/callback" and not self._found.done():
-                self._answer(query)
+            if urlsplit(path).path == "/callback" and not self._code_future.done():
+                self._handle_query(query)
         writer.close()
 
-    def _answer(self, query: dict[str, str]) -> None:
+    def _handle_query(self, query: dict[str, str]) -> None:
         if "error" in query:
-            why = query.get("error_description") or query["error"]
-            self._found.set_exception(ToolUnreachable(f"signing in was refused: {why}"))
+            reason = query.get("error_description") or query["error"]
+            self._code_future.set_exception(ToolUnreachable(f"signing in was refused: {reason}"))
         elif "code" in query:
-            self._found.set_result(
+            self._code_future.set_result(
                 AuthorizationCodeResult(code=query["code"], state=query.get("state"), iss=query.get("iss"))
             )
 
 
-def _free(port: int) -> int:
+def _find_free_port(port: int) -> int:
     """This port on loopback, or another if somebody has it: most servers take any."""
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -213,8 +213,8 @@ def _free(port: int) -> int:
             probe.bind(("127.0.0.1", port))
         except OSError:
             probe.bind(("127.0.0.1", 0))
-        found: int = probe.getsockname()[1]
-        return found
+        free_port: int = probe.getsockname()[1]
+        return free_port
 
 
 # Any: what is in the file may be anything.

@@ -1,4 +1,4 @@
-"""A server as plain data: what a config says of it, and how it is doing. Connects to nothing."""
+"""MCP servers as plain data: definition, status, and the tools of last time. Connects to nothing."""
 
 from __future__ import annotations
 
@@ -63,9 +63,9 @@ class Server:
     """http and sse: sign in when the server asks for it."""
 
     def __post_init__(self) -> None:
-        needed = "command" if self.transport == "stdio" else "url"
-        if not getattr(self, needed):
-            raise UsageError(f"server {self.name!r} has no {needed}; transport {self.transport!r} needs one")
+        required_field = "command" if self.transport == "stdio" else "url"
+        if not getattr(self, required_field):
+            raise UsageError(f"server {self.name!r} has no {required_field}; transport {self.transport!r} needs one")
 
     @property
     def identity(self) -> str:
@@ -74,7 +74,7 @@ class Server:
         return hashlib.sha256(msgspec.json.encode(parts)).hexdigest()[:32]
 
 
-State = Literal["connecting", "ready", "failed"]
+ServerState = Literal["connecting", "ready", "failed"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,7 +82,7 @@ class ServerStatus:
     """How one server is doing now."""
 
     name: str
-    state: State
+    state: ServerState
     tools: int = 0
     """Those that it listed last, also while it is away, and before it is there for the first time."""
     detail: str = ""
@@ -101,7 +101,7 @@ class ServerStatus:
 # or that this version did not write, is ignored. Nothing of a server's definition is in it but its digest.
 
 MAX_BYTES: Final = 8 * 1024 * 1024
-KEPT_DAYS: Final = 30
+MAX_AGE_DAYS: Final = 30
 _DAY_SECONDS: Final = 24 * 3600
 _MOST_FILES: Final = 500
 _SHORTEST_SECRET: Final = 8
@@ -109,7 +109,7 @@ _log: Final = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class ServerListing:
     """What a server has, as far as tools are made from it."""
 
     tools: tuple[types.Tool, ...] = ()
@@ -131,31 +131,33 @@ class _NotOursError(Exception):
 _TOOLS: Final = TypeAdapter(tuple[types.Tool, ...])
 
 
-class Remembered:
+class ListingStore:
     """One file for each server, in a folder for the user alone. Never fails: without the folder it forgets."""
 
     def __init__(self, folder: Path | None = None) -> None:
         self._folder = folder or platformdirs.user_state_path("toolfold", appauthor=False) / "mcp-tools"
 
-    def get(self, server: Server) -> Known:
+    def get(self, server: Server) -> ServerListing:
         """What is remembered of a server of this definition; nothing where that cannot be trusted."""
         try:
             file = _read(self._path(server))
-            return Known(_TOOLS.validate_python(file.tools), types.ServerCapabilities.model_validate(file.capabilities))
+            return ServerListing(
+                _TOOLS.validate_python(file.tools), types.ServerCapabilities.model_validate(file.capabilities)
+            )
         except FileNotFoundError:
-            return Known()
+            return ServerListing()
         except _NotOursError as error:
-            why = str(error)
+            reason = str(error)
         except (ValidationError, RecursionError):
-            why = "it is not in the form that this version writes"
+            reason = "it is not in the form that this version writes"
         except OSError as error:
-            why = error.strerror or type(error).__name__
-        _log.warning("the remembered tools of server %r are ignored: %s", server.name, why)
-        return Known()
+            reason = error.strerror or type(error).__name__
+        _log.warning("the remembered tools of server %r are ignored: %s", server.name, reason)
+        return ServerListing()
 
-    def put(self, server: Server, known: Known) -> None:
+    def put(self, server: Server, listing: ServerListing) -> None:
         """Remember it, unless the server repeats a secret of its definition in what it lists."""
-        file = _File(1, time.time(), [_plain(one) for one in known.tools], _plain(known.capabilities))
+        file = _File(1, time.time(), [_plain(tool) for tool in listing.tools], _plain(listing.capabilities))
         data = msgspec.json.encode(file)
         text = data.decode(errors="replace")
         with contextlib.suppress(OSError):
@@ -172,7 +174,7 @@ class Remembered:
         return self._folder / f"{hashlib.sha256(msgspec.json.encode(parts)).hexdigest()[:32]}.json"
 
     def _forget_oldest(self) -> None:
-        files = sorted(self._folder.glob("*.json"), key=lambda one: one.lstat().st_mtime, reverse=True)
+        files = sorted(self._folder.glob("*.json"), key=lambda path: path.lstat().st_mtime, reverse=True)
         for file in files[_MOST_FILES:]:
             file.unlink(missing_ok=True)
 
@@ -186,29 +188,29 @@ def _read(path: Path) -> _File:
             raise _NotOursError("it is no plain file") from error
         raise
     with os.fdopen(fd, "rb") as file:
-        _check(os.fstat(file.fileno()))
+        _check_file(os.fstat(file.fileno()))
         data = file.read(MAX_BYTES)
     try:
-        read = msgspec.json.decode(data, type=_File)
+        contents = msgspec.json.decode(data, type=_File)
     except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError) as error:
         raise _NotOursError("it is not in the form that this version writes") from error
-    age = time.time() - read.at
-    if age > KEPT_DAYS * _DAY_SECONDS:
-        raise _NotOursError(f"it is older than {KEPT_DAYS} days")
+    age = time.time() - contents.at
+    if age > MAX_AGE_DAYS * _DAY_SECONDS:
+        raise _NotOursError(f"it is older than {MAX_AGE_DAYS} days")
     if age < -_DAY_SECONDS / 24:
         raise _NotOursError("it is from the future")
-    return read
+    return contents
 
 
-def _check(found: os.stat_result) -> None:
-    if not stat.S_ISREG(found.st_mode):
+def _check_file(status: os.stat_result) -> None:
+    if not stat.S_ISREG(status.st_mode):
         raise _NotOursError("it is no plain file")
-    if found.st_size > MAX_BYTES:
+    if status.st_size > MAX_BYTES:
         raise _NotOursError(f"it has more than {MAX_BYTES} bytes")
     if hasattr(os, "getuid"):
-        if found.st_uid != os.getuid():
+        if status.st_uid != os.getuid():
             raise _NotOursError("it belongs to another user")
-        if found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+        if status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
             raise _NotOursError("other users can write to it")
 
 

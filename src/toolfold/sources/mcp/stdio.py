@@ -1,4 +1,4 @@
-"""A server as a child process: one line is one message, each way.
+"""MCP servers as child processes: one line is one message, each way.
 
 Our own and not the SDK's: that one joins what it has read so far with each new piece, so a long
 line costs its square (40 MB: 12 s); it passes six variables on; and its two tasks and streams cost
@@ -88,9 +88,9 @@ class ServerProcess(asyncio.SubprocessProtocol):
 
     def __init__(self, stderr: IO[bytes]) -> None:
         self.exited = asyncio.Event()
-        self.inbox = Inbox()
+        self.inbox = ServerInbox()
         self.inbox.on_empty = self._resume
-        self.outbox = Outbox(self._write, lambda: self.is_open)
+        self.outbox = ServerOutbox(self._write, lambda: self.is_open)
         self.has_hung_up = False
         """It ended, or closed its output; not we."""
         self.noise = b""
@@ -164,10 +164,10 @@ class ServerProcess(asyncio.SubprocessProtocol):
             message = jsonrpc_message_adapter.validate_json(line, by_name=False)
         except ValueError:
             self.noise = (self.noise + line + b"\n")[-_TAIL_BYTES:]
-            answered = broken_reply(line)
-            if answered is None:
+            error = broken_reply(line)
+            if error is None:
                 return
-            message = answered
+            message = error
         self.inbox.put(SessionMessage(message))
 
     def _resume(self) -> None:
@@ -238,13 +238,13 @@ class NotSent(Exception):
     """The connection was gone before a byte of the request was written: nothing ran."""
 
 
-class Inbox(ObjectReceiveStream[Item]):
+class ServerInbox(ObjectReceiveStream[Item]):
     """What a server sent, in order. Filled by the event loop, read by the SDK."""
 
     def __init__(self) -> None:
         self.ended = asyncio.Event()
         """Nothing more will come."""
-        self.on_empty: Callable[[], None] = _nothing
+        self.on_empty: Callable[[], None] = _do_nothing
         self._queue: deque[Item] = deque()
         self._waiter: asyncio.Future[None] | None = None
 
@@ -276,7 +276,7 @@ class Inbox(ObjectReceiveStream[Item]):
         self.end()
 
 
-class Outbox(ObjectSendStream[SessionMessage]):
+class ServerOutbox(ObjectSendStream[SessionMessage]):
     """What goes to a server, one line for each message; `write` raises `BrokenPipeError` if nothing was written."""
 
     def __init__(self, write: Callable[[bytes], Awaitable[None]], is_open: Callable[[], bool]) -> None:
@@ -297,7 +297,7 @@ class Outbox(ObjectSendStream[SessionMessage]):
         """Nothing to do: whoever made the pipe closes it."""
 
 
-class Watched(ObjectReceiveStream[Item]):
+class WatchedStream(ObjectReceiveStream[Item]):
     """Another transport's read stream, with an event for its end."""
 
     def __init__(self, stream: ReadStream[Item]) -> None:
@@ -320,5 +320,5 @@ class Watched(ObjectReceiveStream[Item]):
         await self._stream.aclose()
 
 
-def _nothing() -> None:
+def _do_nothing() -> None:
     return

@@ -1,4 +1,4 @@
-"""Looks after one server: connects, lists its tools, sees it die, brings it back.
+"""Supervisor of one MCP server: connects, lists its tools, notices when it dies, and reconnects.
 
 1. Nothing here is waited for by another server: each keeper is one task of its own.
 2. A lost connection is opened anew at once, except after several short ones; one that cannot be
@@ -29,10 +29,10 @@ from mcp.shared.message import SessionMessage
 
 from toolfold.errors import ServerHungUp, ToolError, ToolFailed, ToolUnreachable
 from toolfold.sources.mcp import http
-from toolfold.sources.mcp.connection import Connection, Era, Eras, Outer, open_session
+from toolfold.sources.mcp.connection import Era, EraCache, McpConnection, Outer, open_session
 from toolfold.sources.mcp.oauth import SignIn
-from toolfold.sources.mcp.server import Known, Remembered, Server, ServerStatus, State
-from toolfold.sources.mcp.stdio import NotSent, ServerProcess, Watched, start_server
+from toolfold.sources.mcp.server import ListingStore, Server, ServerListing, ServerState, ServerStatus
+from toolfold.sources.mcp.stdio import NotSent, ServerProcess, WatchedStream, start_server
 from toolfold.tools.error_text import mask_secrets
 
 # ----------------------------------------------------------------------------------------------------
@@ -42,7 +42,7 @@ _log: Final = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Link:
+class ServerTransport:
     """A transport in use."""
 
     # Any: what the SDK's streams carry when they fail.
@@ -52,11 +52,11 @@ class Link:
 
 
 @dataclass(frozen=True, slots=True)
-class Established:
+class EstablishedConnection:
     """A connection that has listed its tools, and what it runs on."""
 
-    connection: Connection
-    link: Link
+    connection: McpConnection
+    transport: ServerTransport
 
 
 class Presence:
@@ -64,9 +64,9 @@ class Presence:
 
     def __init__(self, name: str) -> None:
         self._name = name
-        self.state: State = "connecting"
+        self.state: ServerState = "connecting"
         self.detail = ""
-        self.established: Established | None = None
+        self.established: EstablishedConnection | None = None
         self._version = ""
         self._instructions = ""
         self.settled = asyncio.Event()
@@ -84,12 +84,12 @@ class Presence:
             instructions=self._instructions,
         )
 
-    def establish(self, established: Established) -> None:
+    def establish(self, established: EstablishedConnection) -> None:
         connection = established.connection
         self.established = established
         self._version, self._instructions = connection.version, connection.instructions
 
-    def become(self, state: State, detail: str) -> None:
+    def become(self, state: ServerState, detail: str) -> None:
         self.state, self.detail = state, detail
         if state == "connecting":
             self.settled.clear()
@@ -99,11 +99,11 @@ class Presence:
         attempted, self.attempted = self.attempted, asyncio.Event()
         attempted.set()
 
-    def fail(self, why: str) -> None:
+    def fail(self, reason: str) -> None:
         self.established = None
-        if (self.state, self.detail) != ("failed", why):
-            _log.warning("server %r: %s", self._name, why)
-        self.become("failed", why)
+        if (self.state, self.detail) != ("failed", reason):
+            _log.warning("server %r: %s", self._name, reason)
+        self.become("failed", reason)
 
     def end(self) -> None:
         """There will be no further attempt, so nobody waits for one from now on."""
@@ -113,18 +113,18 @@ class Presence:
         self.attempted.set()
 
 
-class Listing:
+class CurrentListing:
     """The tools of a server: those of last time until it has listed them itself, and while it is away."""
 
-    def __init__(self, server: Server, remembered: Remembered) -> None:
-        known = remembered.get(server)
+    def __init__(self, server: Server, store: ListingStore) -> None:
+        listing = store.get(server)
         self._server = server
-        self._remembered = remembered
-        self.tools = known.tools
-        self.capabilities = known.capabilities
+        self._store = store
+        self.tools = listing.tools
+        self.capabilities = listing.capabilities
         self._is_confirmed = False
 
-    def confirm(self, connection: Connection, tools: list[types.Tool]) -> bool:
+    def confirm(self, connection: McpConnection, tools: list[types.Tool]) -> bool:
         """A connection has begun with these; whether anything is new, which is remembered then."""
         is_new = not self._is_confirmed or self.capabilities != connection.capabilities
         self.capabilities, self._is_confirmed = connection.capabilities, True
@@ -135,7 +135,7 @@ class Listing:
         is_new = is_new or self.tools != tuple(tools)
         self.tools = tuple(tools)
         if is_new:
-            self._remembered.put(self._server, Known(self.tools, self.capabilities))
+            self._store.put(self._server, ServerListing(self.tools, self.capabilities))
         return is_new
 
 
@@ -152,7 +152,7 @@ _SHOWN_CHARACTERS: Final = 600
 _Result = TypeVar("_Result")
 
 
-class Keeper:
+class ServerSupervisor:
     """One server, kept."""
 
     def __init__(
@@ -160,14 +160,14 @@ class Keeper:
         server: Server,
         *,
         outer: Outer | None,
-        eras: Eras,
-        remembered: Remembered,
+        eras: EraCache,
+        listings: ListingStore,
         tokens: Path,
         on_change: Callable[[], None],
         on_sign_in: Callable[[str, str], None],
     ) -> None:
         self.server = server
-        self._listing = Listing(server, remembered)
+        self._listing = CurrentListing(server, listings)
         self._presence = Presence(server.name)
         self._outer = outer
         self._eras = eras
@@ -177,7 +177,7 @@ class Keeper:
         self._deadline: asyncio.Timeout | None = None
         self._stale = asyncio.Event()
         """The server said that its list of tools has changed."""
-        self._wanted = asyncio.Event()
+        self._reconnect_requested = asyncio.Event()
         """A call waits for the server, so the next attempt need not."""
         self._ready_at = math.inf
 
@@ -210,27 +210,27 @@ class Keeper:
             self._ready_at = math.inf
             try:
                 await self._attempt()
-                why = ""
+                reason = ""
             # Whatever a transport or a server's strange answer raises, the next attempt may go well.
             except Exception as error:
                 if _is_cancelled():
                     raise asyncio.CancelledError from error
-                why = _words(error)
+                reason = _error_text(error)
             self._presence.established = None
             if self._presence.state == "ready":
-                self._presence.become("connecting", why)
+                self._presence.become("connecting", reason)
             if self._ready_at == math.inf:
                 failures += 1
             else:
                 failures = 0
                 losses = 0 if loop.time() - self._ready_at > STEADY_SECONDS else losses + 1
             if failures or losses > MAX_LOSSES:
-                self._presence.fail(why or self._presence.detail or "the connection was lost again and again")
+                self._presence.fail(reason or self._presence.detail or "the connection was lost again and again")
                 await self._pause(min(FIRST_WAIT_SECONDS * 2 ** max(failures - 1, 0), LONGEST_WAIT_SECONDS))
 
     # calls
 
-    async def call(self, work: Callable[[Connection], Awaitable[_Result]], *, may_repeat: bool) -> _Result:
+    async def call(self, work: Callable[[McpConnection], Awaitable[_Result]], *, may_repeat: bool) -> _Result:
         """Do something on the connection, when there is one.
 
         Raises:
@@ -240,20 +240,20 @@ class Keeper:
         """
         is_second = False
         while True:
-            established = await self._ready()
+            established = await self._wait_until_ready()
             try:
                 return await work(established.connection)
             except NotSent:
-                may_have_run, why = False, ""
+                may_have_run, reason = False, ""
             except MCPError as error:
-                fate = _fate(error, established.link)
+                fate = _fate(error, established.transport)
                 if fate is None:
                     raise _refusal(error) from error
-                may_have_run, why = fate
-            why = await self._lose(established, why)
+                may_have_run, reason = fate
+            reason = await self._drop_connection(established, reason)
             if is_second or (may_have_run and not may_repeat):
                 ran = "it may have run, so it was not repeated" if may_have_run else "nothing ran"
-                raise ToolUnreachable(f"server {self.server.name!r} was lost during the call; {ran}{_after(why)}")
+                raise ToolUnreachable(f"server {self.server.name!r} was lost during the call; {ran}{_suffix(reason)}")
             is_second = True
 
     async def tell_roots_changed(self) -> None:
@@ -262,48 +262,48 @@ class Keeper:
             with contextlib.suppress(MCPError, NotSent):
                 await self._presence.established.connection.tell_roots_changed()
 
-    async def _ready(self) -> Established:
+    async def _wait_until_ready(self) -> EstablishedConnection:
         if self._presence.established is None:
-            self._wanted.set()
+            self._reconnect_requested.set()
             await self._presence.attempted.wait()
         if self._presence.established is None:
             raise ToolUnreachable(
-                f"server {self.server.name!r} is not there; nothing ran{_after(self._presence.detail)}"
+                f"server {self.server.name!r} is not there; nothing ran{_suffix(self._presence.detail)}"
             )
         return self._presence.established
 
-    async def _lose(self, established: Established, why: str) -> str:
+    async def _drop_connection(self, established: EstablishedConnection, reason: str) -> str:
         """A call found the connection dead: tell the keeper, and say what the server said last."""
         if self._presence.established is established:
             self._presence.established = None
             self._presence.become("connecting", "")
-        words = await _last_words(established.link)
-        established.link.ended.set()
-        return words or why
+        text = await _last_words(established.transport)
+        established.transport.ended.set()
+        return text or reason
 
     # one connection
 
     async def _attempt(self) -> None:
-        known = self._eras.get(self.server.identity)
+        known_era = self._eras.get(self.server.identity)
         try:
-            await self._connect_once(known)
+            await self._connect_once(known_era)
         except ServerHungUp:
             # Some servers exit on the new era's question.
-            if known == "legacy" or _is_cancelled():
+            if known_era == "legacy" or _is_cancelled():
                 raise
             await self._connect_once("legacy")
 
-    async def _connect_once(self, known: Era | None) -> None:
+    async def _connect_once(self, known_era: Era | None) -> None:
         """From the first byte to the last; returns when an established connection is over."""
         async with AsyncExitStack() as stack:
-            link: Link | None = None
+            transport: ServerTransport | None = None
             try:
                 async with asyncio.timeout(self.server.connect_timeout_seconds) as self._deadline:
-                    link = await stack.enter_async_context(self._open())
+                    transport = await stack.enter_async_context(self._open())
                     session = open_session(
-                        link.streams,
+                        transport.streams,
                         name=self.server.name,
-                        known=known,
+                        known_era=known_era,
                         outer=self._outer,
                         on_change=self._stale.set,
                     )
@@ -311,31 +311,31 @@ class Keeper:
                     tools = await connection.list_tools()
             except TimeoutError:
                 seconds = self.server.connect_timeout_seconds
-                raise ToolUnreachable(f"no answer within {seconds:g} s{_said(link)}") from None
+                raise ToolUnreachable(f"no answer within {seconds:g} s{_output_suffix(transport)}") from None
             # Not only `MCPError`: the session's task group puts it into an `ExceptionGroup`.
             except Exception as error:
-                if link is None or link.process is None or not link.process.has_hung_up:
+                if transport is None or transport.process is None or not transport.process.has_hung_up:
                     raise
-                raise ServerHungUp(await _last_words(link)) from error
+                raise ServerHungUp(await _last_words(transport)) from error
             finally:
                 self._deadline = None
             self._eras.put(self.server.identity, connection.era)
-            self._begin(Established(connection, link), tools)
-            await self._until_lost(connection, link)
+            self._mark_ready(EstablishedConnection(connection, transport), tools)
+            await self._until_lost(connection, transport)
             self._presence.established = None
-            self._presence.become("connecting", await _last_words(link))
+            self._presence.become("connecting", await _last_words(transport))
 
     @asynccontextmanager
-    async def _open(self) -> AsyncIterator[Link]:
+    async def _open(self) -> AsyncIterator[ServerTransport]:
         if self.server.transport == "stdio":
             async with start_server(self.server) as process:
-                yield Link((process.inbox, process.outbox), process.inbox.ended, process)
+                yield ServerTransport((process.inbox, process.outbox), process.inbox.ended, process)
             return
         async with http.open_url(self.server, self._auth) as (read, write):
-            watched = Watched(read)
-            yield Link((watched, write), watched.ended)
+            stream = WatchedStream(read)
+            yield ServerTransport((stream, write), stream.ended)
 
-    def _begin(self, established: Established, tools: list[types.Tool]) -> None:
+    def _mark_ready(self, established: EstablishedConnection, tools: list[types.Tool]) -> None:
         self._ready_at = asyncio.get_running_loop().time()
         self._presence.establish(established)
         is_new = self._listing.confirm(established.connection, tools)
@@ -343,17 +343,17 @@ class Keeper:
         if is_new:
             self._on_change()
 
-    async def _until_lost(self, connection: Connection, link: Link) -> None:
+    async def _until_lost(self, connection: McpConnection, transport: ServerTransport) -> None:
         async with asyncio.TaskGroup() as tasks:
             helpers = [
                 tasks.create_task(connection.watch(self._stale.set)),
                 tasks.create_task(self._refresh(connection)),
             ]
-            await link.ended.wait()
+            await transport.ended.wait()
             for helper in helpers:
                 helper.cancel()
 
-    async def _refresh(self, connection: Connection) -> None:
+    async def _refresh(self, connection: McpConnection) -> None:
         while True:
             await self._stale.wait()
             await asyncio.sleep(_GATHER_SECONDS)
@@ -369,11 +369,11 @@ class Keeper:
     # waiting
 
     async def _pause(self, seconds: float) -> None:
-        self._wanted.clear()
+        self._reconnect_requested.clear()
         await asyncio.sleep(min(seconds, FIRST_WAIT_SECONDS))
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds - FIRST_WAIT_SECONDS):
-                await self._wanted.wait()
+                await self._reconnect_requested.wait()
 
     def _wait_for_person(self, url: str | None) -> None:
         if self._deadline is not None:
@@ -392,20 +392,20 @@ def _is_cancelled() -> bool:
     return task is not None and task.cancelling() > 0
 
 
-def _fate(error: MCPError, link: Link) -> tuple[bool, str] | None:
+def _fate(error: MCPError, transport: ServerTransport) -> tuple[bool, str] | None:
     """Whether a call that failed with the connection may have run, and why; `None`: the server answered it."""
     match error.code:
         case http.NOT_SENT:
             return False, error.message
-        case http.LOST:
+        case http.CONNECTION_LOST:
             return True, error.message
-        case http.FORGOT:
+        case http.SESSION_UNKNOWN:
             return False, error.message
         # Many servers of the older era answer so with status 400.
-        case _ if link.process is None and "no valid session" in error.message.lower():
+        case _ if transport.process is None and "no valid session" in error.message.lower():
             return False, "it forgot the session"
         # Servers use this code for errors of their own, too.
-        case types.CONNECTION_CLOSED if link.ended.is_set() or error.message.startswith("SSE stream"):
+        case types.CONNECTION_CLOSED if transport.ended.is_set() or error.message.startswith("SSE stream"):
             return True, "" if error.message == "Connection closed" else error.message
     return None
 
@@ -417,33 +417,33 @@ def _refusal(error: MCPError) -> ToolError:
     return ToolFailed(text) if is_final else ToolError(text)
 
 
-async def _last_words(link: Link | None) -> str:
+async def _last_words(transport: ServerTransport | None) -> str:
     """Why the server's process ended, and the end of its stderr."""
-    if link is None or link.process is None:
+    if transport is None or transport.process is None:
         return ""
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(_EXIT_SECONDS):
-            await link.process.exited.wait()
-    match link.process.exit_code:
+            await transport.process.exited.wait()
+    match transport.process.exit_code:
         case None:
             end = "it closed its output"
         case code if code < 0:
             end = f"signal {-code} ended it"
         case code:
             end = f"it exited with code {code}"
-    return end + _said(link)
+    return end + _output_suffix(transport)
 
 
-def _said(link: Link | None) -> str:
-    words = link.process.last_words() if link is not None and link.process is not None else ""
-    return _after(mask_secrets(words)[-_SHOWN_CHARACTERS:])
+def _output_suffix(transport: ServerTransport | None) -> str:
+    text = transport.process.last_words() if transport is not None and transport.process is not None else ""
+    return _suffix(mask_secrets(text)[-_SHOWN_CHARACTERS:])
 
 
-def _after(words: str) -> str:
-    return f": {words}" if words else ""
+def _suffix(text: str) -> str:
+    return f": {text}" if text else ""
 
 
-def _words(error: BaseException) -> str:
+def _error_text(error: BaseException) -> str:
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
     match error:

@@ -1,4 +1,4 @@
-"""The text of an OpenAPI document as plain data, within limits: its author may be a stranger."""
+"""OpenAPI documents: parsing within limits, references, the cache on disk, and fetching by URL."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ import yaml  # type: ignore[import-untyped]
 from toolfold.errors import ToolError, ToolFailed, ToolRefused, UsageError
 from toolfold.models import MIB, Json
 from toolfold.prompts.schema_types import target_of
-from toolfold.sources.openapi.model import VERSION, Index
+from toolfold.sources.openapi.model import VERSION, ApiIndex
 from toolfold.sources.web.client import WebClient
 from toolfold.sources.web.credentials import WebReply, WebRequest
 from toolfold.sources.web.network import host_entry, origin_of
@@ -51,7 +51,7 @@ def read_document(data: bytes) -> dict[str, Json]:
     """
     if len(data) > MAX_BYTES:
         raise UsageError(f"is larger than {MAX_BYTES:,} bytes")
-    document = _parsed(data)
+    document = _parse(data)
     if not isinstance(document, dict):
         raise UsageError("is not an OpenAPI document: it must be keys with values")
     version = document.get("openapi")
@@ -64,7 +64,7 @@ def read_document(data: bytes) -> dict[str, Json]:
     return document
 
 
-def _parsed(data: bytes) -> Json:
+def _parse(data: bytes) -> Json:
     data = data.removeprefix(b"\xef\xbb\xbf")
     try:
         if data.lstrip()[:1] in (b"{", b"["):
@@ -136,39 +136,39 @@ def _check_depth(data: bytes) -> None:
 def _check_size(root: Any) -> None:
     """Counts each value as often as it is used, so that a few lines of aliases are seen for what they are."""
     sizes: dict[int, int] = {}
-    open_: set[int] = set()
+    open_ids: set[int] = set()
     stack: list[tuple[Any, bool]] = [(root, False)]
     while stack:
         value, is_done = stack.pop()
         if not isinstance(value, dict | list) or id(value) in sizes:
             continue
-        inner = list(value.values()) if isinstance(value, dict) else value
+        children = list(value.values()) if isinstance(value, dict) else value
         if is_done:
-            open_.discard(id(value))
-            sizes[id(value)] = 1 + sum(sizes.get(id(one), 1) for one in inner)
+            open_ids.discard(id(value))
+            sizes[id(value)] = 1 + sum(sizes.get(id(child), 1) for child in children)
             if sizes[id(value)] > MAX_VALUES:
                 raise UsageError(f"has more than {MAX_VALUES:,} values once its aliases are followed")
             continue
-        if id(value) in open_:
+        if id(value) in open_ids:
             raise UsageError("has an alias that contains itself")
-        open_.add(id(value))
+        open_ids.add(id(value))
         stack.append((value, True))
-        stack.extend((one, False) for one in inner if isinstance(one, dict | list))
+        stack.extend((child, False) for child in children if isinstance(child, dict | list))
 
 
 # Any: the same.
-def _with_text_keys(value: Any, seen: dict[int, Any], depth: int = 0) -> Any:
+def _with_text_keys(value: Any, copies: dict[int, Any], depth: int = 0) -> Any:
     """Statuses such as 200 are numbers in YAML. Shared parts stay shared."""
     if depth > MAX_DEPTH:
         raise RecursionError
     if not isinstance(value, dict | list):
         return value
-    if id(value) not in seen:
+    if id(value) not in copies:
         if isinstance(value, dict):
-            seen[id(value)] = {_key(key): _with_text_keys(one, seen, depth + 1) for key, one in value.items()}
+            copies[id(value)] = {_key(key): _with_text_keys(item, copies, depth + 1) for key, item in value.items()}
         else:
-            seen[id(value)] = [_with_text_keys(one, seen, depth + 1) for one in value]
-    return seen[id(value)]
+            copies[id(value)] = [_with_text_keys(item, copies, depth + 1) for item in value]
+    return copies[id(value)]
 
 
 def _key(key: object) -> str:
@@ -200,26 +200,26 @@ class References:
             value = target_of(value["$ref"], self._document)
         return None
 
-    def look(self, reference: str) -> Json | None:
+    def lookup(self, reference: str) -> Json | None:
         """What a schema's reference leads to."""
         return target_of(reference, self._document)
 
-    def packed(self) -> dict[str, bytes]:
+    def pack_schemas(self) -> dict[str, bytes]:
         """All that schemas may refer to, by reference, each packed on its own."""
         encode = msgspec.msgpack.Encoder().encode
-        schemas = self.resolve(self._document.get("components")) or {}
-        named = schemas.get("schemas") if isinstance(schemas, Mapping) else None
-        packed = {f"{_SCHEMAS}{name}": encode(one) for name, one in _items(named)}
-        for found in set(_ELSEWHERE.findall(msgspec.json.encode(self._document))):
-            reference = found.decode()
-            if "\\" not in reference and (target := self.look(reference)) is not None:
+        components = self.resolve(self._document.get("components")) or {}
+        definitions = components.get("schemas") if isinstance(components, Mapping) else None
+        packed = {f"{_SCHEMAS}{name}": encode(schema) for name, schema in _items(definitions)}
+        for match in set(_ELSEWHERE.findall(msgspec.json.encode(self._document))):
+            reference = match.decode()
+            if "\\" not in reference and (target := self.lookup(reference)) is not None:
                 packed[reference] = encode(target)
         return packed
 
-    def remote(self) -> list[str]:
+    def remote_references(self) -> list[str]:
         """References that lead out of the document."""
-        found = _REMOTE.findall(msgspec.json.encode(self._document))
-        return sorted({one.decode(errors="replace") for one in found})
+        matches = _REMOTE.findall(msgspec.json.encode(self._document))
+        return sorted({match.decode(errors="replace") for match in matches})
 
 
 class PackedSchemas:
@@ -241,7 +241,7 @@ class PackedSchemas:
 
 
 def _items(value: Json) -> list[tuple[str, Json]]:
-    return [(str(key), one) for key, one in value.items()] if isinstance(value, Mapping) else []
+    return [(str(key), item) for key, item in value.items()] if isinstance(value, Mapping) else []
 
 
 # ----------------------------------------------------------------------------------------------------
@@ -254,7 +254,7 @@ _SMALL_BYTES: Final = 64 * 1024
 """A document of this size is read in less time than its index."""
 
 
-class Copy(msgspec.Struct, frozen=True, kw_only=True):
+class DocumentCopy(msgspec.Struct, frozen=True, kw_only=True):
     """A document as it was fetched, and what its server knows that state by."""
 
     url: str
@@ -265,38 +265,38 @@ class Copy(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def conditions(self) -> tuple[tuple[str, str], ...]:
         """Headers that ask for the document only if it is another."""
-        given = (("If-None-Match", self.etag), ("If-Modified-Since", self.modified))
-        return tuple(pair for pair in given if pair[1])
+        headers = (("If-None-Match", self.etag), ("If-Modified-Since", self.modified))
+        return tuple(pair for pair in headers if pair[1])
 
 
-class Store:
+class DocumentStore:
     """A few files for each document, in a folder for the user alone. Never fails: without the folder it forgets."""
 
     def __init__(self, folder: Path | None = None) -> None:
         self._folder = folder or platformdirs.user_cache_path("toolfold", appauthor=False) / "openapi"
 
-    def get(self, document: bytes) -> Index | None:
+    def get(self, document: bytes) -> ApiIndex | None:
         """The index of a document, if there is one that can be trusted."""
         if len(document) <= _SMALL_BYTES:
             return None
-        index = _decoded(self._path(document, "index"), Index)
+        index = _decode_file(self._path(document, "index"), ApiIndex)
         return index if index is not None and index.version == VERSION else None
 
-    def put(self, document: bytes, index: Index) -> None:
+    def put(self, document: bytes, index: ApiIndex) -> None:
         """Keep it, and let go of those that were made longest ago."""
         if len(document) > _SMALL_BYTES:
             self._write(self._path(document, "index"), index)
 
-    def copy_of(self, url: str) -> Copy | None:
+    def copy_of(self, url: str) -> DocumentCopy | None:
         """What was fetched from there the last time."""
-        copy = _decoded(self._path(url.encode(), "copy"), Copy)
+        copy = _decode_file(self._path(url.encode(), "copy"), DocumentCopy)
         return copy if copy is not None and copy.url == url else None
 
-    def keep(self, copy: Copy) -> None:
+    def put_copy(self, copy: DocumentCopy) -> None:
         """Keep a document that was fetched."""
         self._write(self._path(copy.url.encode(), "copy"), copy)
 
-    def _write(self, path: Path, value: Index | Copy) -> None:
+    def _write(self, path: Path, value: ApiIndex | DocumentCopy) -> None:
         draft = path.with_name(f".{path.name}.{secrets.token_hex(6)}")
         with contextlib.suppress(OSError):
             self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -306,18 +306,18 @@ class Store:
                 draft.replace(path)
             finally:
                 draft.unlink(missing_ok=True)
-            alike = sorted(self._folder.glob(f"*{path.suffix}"), key=lambda one: one.lstat().st_mtime)
-            for old in alike[:-_MOST_FILES]:
+            siblings = sorted(self._folder.glob(f"*{path.suffix}"), key=lambda entry: entry.lstat().st_mtime)
+            for old in siblings[:-_MOST_FILES]:
                 old.unlink(missing_ok=True)
 
     def _path(self, source: bytes, kind: str) -> Path:
         return self._folder / f"{hashlib.sha256(source).hexdigest()[:40]}.v{VERSION}.{kind}"
 
 
-_Kept = TypeVar("_Kept", Index, Copy)
+_Entry = TypeVar("_Entry", ApiIndex, DocumentCopy)
 
 
-def _decoded(path: Path, kind: type[_Kept]) -> _Kept | None:
+def _decode_file(path: Path, kind: type[_Entry]) -> _Entry | None:
     try:
         return msgspec.msgpack.decode(_read(path), type=kind)
     except (OSError, msgspec.MsgspecError, UnicodeDecodeError):
@@ -327,9 +327,9 @@ def _decoded(path: Path, kind: type[_Kept]) -> _Kept | None:
 def _read(path: Path) -> bytes:
     fd = os.open(path, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0))
     with os.fdopen(fd, "rb") as file:
-        found = os.fstat(fd)
-        is_ours = not hasattr(os, "getuid") or (found.st_uid == os.getuid() and not found.st_mode & 0o022)
-        if not stat.S_ISREG(found.st_mode) or not is_ours:
+        status = os.fstat(fd)
+        is_ours = not hasattr(os, "getuid") or (status.st_uid == os.getuid() and not status.st_mode & 0o022)
+        if not stat.S_ISREG(status.st_mode) or not is_ours:
             raise PermissionError
         return file.read()
 
@@ -347,7 +347,7 @@ def is_url(spec: str | os.PathLike[str]) -> bool:
     return os.fspath(spec).startswith(("http://", "https://"))
 
 
-def document_bytes(api: Api, store: Store) -> bytes:
+def document_bytes(api: Api, store: DocumentStore) -> bytes:
     """What the document says; one from a URL is only sent again by its server if it has changed.
 
     Raises:
@@ -356,7 +356,7 @@ def document_bytes(api: Api, store: Store) -> bytes:
     if is_url(api.spec):
         # In a thread: whoever asks may be in an event loop, and needs the tools before it goes on.
         with ThreadPoolExecutor(1) as thread:
-            return thread.submit(asyncio.run, _fetched(api, store)).result()
+            return thread.submit(asyncio.run, _fetch_document(api, store)).result()
     try:
         with open(api.spec, "rb") as file:
             return file.read(MAX_BYTES + 1)
@@ -364,28 +364,30 @@ def document_bytes(api: Api, store: Store) -> bytes:
         raise UsageError(f"the document cannot be read: {(error.strerror or str(error)).lower()}") from None
 
 
-async def _fetched(api: Api, store: Store) -> bytes:
+async def _fetch_document(api: Api, store: DocumentStore) -> bytes:
     url = os.fspath(api.spec)
     copy = store.copy_of(url)
     try:
-        reply = await _asked(api, url, copy)
+        reply = await _request_document(api, url, copy)
     except (ToolError, TimeoutError) as error:
         # What a server refuses is refused; one that is not there today had it the last time.
         if copy is None or isinstance(error, ToolFailed | ToolRefused):
-            raise _unfetched(error) from None
+            raise _fetch_error(error) from None
         _log.warning("the document %s cannot be fetched, so the last copy is used: %s", url.partition("?")[0], error)
         return copy.content
     except ValueError as error:
         raise UsageError(f"the document cannot be fetched: its URL {error}") from None
     if reply.status == _NOT_MODIFIED and copy is not None:
         return copy.content
-    fresh = Copy(url=url, content=reply.content, etag=reply.header("etag"), modified=reply.header("last-modified"))
+    fresh = DocumentCopy(
+        url=url, content=reply.content, etag=reply.header("etag"), modified=reply.header("last-modified")
+    )
     if fresh != copy:
-        store.keep(fresh)
+        store.put_copy(fresh)
     return reply.content
 
 
-async def _asked(api: Api, url: str, copy: Copy | None) -> WebReply:
+async def _request_document(api: Api, url: str, copy: DocumentCopy | None) -> WebReply:
     origin_of(url)
     client = WebClient([host_entry(url), *api.hosts], max_bytes=MAX_BYTES)
     conditions = () if copy is None else copy.conditions
@@ -393,11 +395,11 @@ async def _asked(api: Api, url: str, copy: Copy | None) -> WebReply:
         async with asyncio.timeout(_SECONDS):
             reply = await client.send(WebRequest(method="GET", url=url, headers=(("Accept", "*/*"), *conditions)))
         if reply.status != _NOT_MODIFIED or not conditions:
-            check_status(reply, client.echoes)
+            check_status(reply, client.masker)
         return reply
     finally:
         await client.close()
 
 
-def _unfetched(error: Exception) -> UsageError:
+def _fetch_error(error: Exception) -> UsageError:
     return UsageError(f"the document cannot be fetched: {str(error) or 'no answer in time'}")

@@ -1,4 +1,4 @@
-"""What is kept of a document: its operations, ready to be called, and schemas that are looked into when needed."""
+"""Index of an OpenAPI document: its operations, ready to be called, packed schemas, and names as tools."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class Operation(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """As in the document, with its references; empty for none."""
 
 
-class Index(msgspec.Struct, frozen=True, kw_only=True):
+class ApiIndex(msgspec.Struct, frozen=True, kw_only=True):
     """A whole document."""
 
     version: int
@@ -93,8 +93,8 @@ def snake(text: str) -> str:
 
 def operation_name(operation_id: object, method: str, path: str) -> str:
     """What an operation is called within its API: by its id, else by method and path."""
-    own = snake(operation_id) if isinstance(operation_id, str) else ""
-    return own or name_from_path(method, path)
+    name = snake(operation_id) if isinstance(operation_id, str) else ""
+    return name or name_from_path(method, path)
 
 
 def name_from_path(method: str, path: str) -> str:
@@ -103,13 +103,13 @@ def name_from_path(method: str, path: str) -> str:
     return "_".join([method, *(part for part in parts if part)])[:_LONGEST].rstrip("_")
 
 
-def argument_name(name: str, taken: set[str], place: str) -> str:
+def argument_name(name: str, used_names: set[str], place: str) -> str:
     """A free name for an argument: its own, or with its place behind it, as in `id_query`."""
-    chosen = name if name not in taken else f"{name}_{place}"
-    while chosen in taken:
-        chosen += "_"
-    taken.add(chosen)
-    return chosen
+    free_name = name if name not in used_names else f"{name}_{place}"
+    while free_name in used_names:
+        free_name += "_"
+    used_names.add(free_name)
+    return free_name
 
 
 def domain_name(text: str) -> str:

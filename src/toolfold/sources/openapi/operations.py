@@ -1,4 +1,4 @@
-"""A document as its operations: what each takes, how that is sent, and what comes back. Pure."""
+"""Operations of an OpenAPI document: parameters, responses, and schemas built on first use. Pure."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from toolfold.sources.openapi.document import References
 from toolfold.sources.openapi.model import (
     METHODS,
     VERSION,
+    ApiIndex,
     Argument,
-    Index,
     Method,
     Operation,
     Place,
@@ -28,8 +28,8 @@ from toolfold.sources.openapi.model import (
 )
 from toolfold.sources.openapi.paging import is_paged
 from toolfold.sources.openapi.requests import BodyPlan, body_plan
-from toolfold.sources.openapi.schemas import Conversion, Look, closed
-from toolfold.sources.web.credentials import is_json, is_text, preferred
+from toolfold.sources.openapi.schemas import Conversion, ReferenceLookup, with_definitions
+from toolfold.sources.web.credentials import is_json, is_text, preferred_mime
 from toolfold.tools.arguments import bound_schema
 
 # ----------------------------------------------------------------------------------------------------
@@ -61,59 +61,64 @@ def parameter_plan(
     path: str, shared: Json, operation: Mapping[str, Json], references: References, convert: Conversion
 ) -> ParameterPlan:
     """Those of the path and of the operation, which count more; each `{name}` of the path has one."""
-    declared = {(one["in"], one["name"]): one for given in (shared, operation.get("parameters"))
-                for one in _declared(given, references)}  # fmt: skip
+    declared = {(parameter["in"], parameter["name"]): parameter for parameters in (shared, operation.get("parameters"))
+                for parameter in _declared_parameters(parameters, references)}  # fmt: skip
     in_path = _TEMPLATE.findall(path)
     for name in in_path:
         declared.setdefault(("path", name), {"name": name, "in": "path", "schema": {"type": "string"}})
-    plan, taken = ParameterPlan(), set[str]()
-    for (place, wire), one in declared.items():
+    plan, used_names = ParameterPlan(), set[str]()
+    for (place, wire), parameter in declared.items():
         if (place == "path" and wire not in in_path) or (place == "header" and wire.lower() in _NOT_PARAMETERS):
             continue
-        name = argument_name(wire, taken, place)
-        plan.arguments.append(_argument(name, wire, _PLACES[place], one))
-        plan.properties[name] = _schema(one, convert)
-        if place == "path" or one.get("required") is True:
+        name = argument_name(wire, used_names, place)
+        plan.arguments.append(_argument(name, wire, _PLACES[place], parameter))
+        plan.properties[name] = _schema(parameter, convert)
+        if place == "path" or parameter.get("required") is True:
             plan.required.add(name)
     return plan
 
 
-def _declared(given: Json, references: References) -> Iterator[Mapping[str, Json]]:
-    for entry in given if isinstance(given, list) else ():
-        one = references.resolve(entry)
-        if isinstance(one, Mapping) and isinstance(one.get("name"), str) and one["name"] and one.get("in") in _PLACES:
-            yield one
+def _declared_parameters(parameters: Json, references: References) -> Iterator[Mapping[str, Json]]:
+    for entry in parameters if isinstance(parameters, list) else ():
+        parameter = references.resolve(entry)
+        if (
+            isinstance(parameter, Mapping)
+            and isinstance(parameter.get("name"), str)
+            and parameter["name"]
+            and parameter.get("in") in _PLACES
+        ):
+            yield parameter
 
 
-def _argument(name: str, wire: str, place: Place, given: Mapping[str, Json]) -> Argument:
-    style = given.get("style")
+def _argument(name: str, wire: str, place: Place, parameter: Mapping[str, Json]) -> Argument:
+    style = parameter.get("style")
     style = style if style in _STYLES[place] else _USUAL_STYLE[place]
-    explode = given.get("explode")
+    explode = parameter.get("explode")
     return Argument(
         name=name,
         wire=wire,
         place=place,
         style=style,
         explode=explode if isinstance(explode, bool) else style == "form",
-        allow_reserved=given.get("allowReserved") is True,
-        mime=_content(given)[0],
+        allow_reserved=parameter.get("allowReserved") is True,
+        mime=_content(parameter)[0],
     )
 
 
-def _content(given: Mapping[str, Json]) -> tuple[str, Json]:
-    content = given.get("content")
+def _content(parameter: Mapping[str, Json]) -> tuple[str, Json]:
+    content = parameter.get("content")
     if not isinstance(content, Mapping) or not content:
         return "", None
     mime, media = next(iter(content.items()))
     return str(mime), media.get("schema") if isinstance(media, Mapping) else None
 
 
-def _schema(given: Mapping[str, Json], convert: Conversion) -> Json:
-    mime, inner = _content(given)
-    schema = convert.schema(inner if mime else given.get("schema"))
-    words = given.get("description")
-    if isinstance(schema, dict) and isinstance(words, str) and words:
-        return {**schema, "description": words}
+def _schema(parameter: Mapping[str, Json], convert: Conversion) -> Json:
+    mime, inner = _content(parameter)
+    schema = convert.schema(inner if mime else parameter.get("schema"))
+    description = parameter.get("description")
+    if isinstance(schema, dict) and isinstance(description, str) and description:
+        return {**schema, "description": description}
     return schema
 
 
@@ -136,30 +141,34 @@ _OWN: Final[Mapping[str, Json]] = {
 _encode: Final = msgspec.msgpack.Encoder().encode
 
 
-def read_operations(document: Mapping[str, Json]) -> Index:
+def read_operations(document: Mapping[str, Json]) -> ApiIndex:
     """All that is usable, with one warning for each thing that is not.
 
     Raises:
         UsageError: there is nothing usable, or too much.
     """
     references = References(document)
-    warnings = [f"the remote reference {one!r} is not followed" for one in references.remote()]
-    found = list(_found(document, references, warnings))
-    if len(found) > MAX_OPERATIONS:
-        raise UsageError(f"has {len(found):,} operations; the most is {MAX_OPERATIONS:,}")
-    operations = [one for given in _named(found, warnings) if (one := _read(given, references, warnings)) is not None]
+    warnings = [f"the remote reference {entry!r} is not followed" for entry in references.remote_references()]
+    path_operations = list(_find_operations(document, references, warnings))
+    if len(path_operations) > MAX_OPERATIONS:
+        raise UsageError(f"has {len(path_operations):,} operations; the most is {MAX_OPERATIONS:,}")
+    operations = [
+        entry
+        for path_operation in _assign_names(path_operations, warnings)
+        if (entry := _read_operation(path_operation, references, warnings)) is not None
+    ]
     if not operations:
         raise UsageError(f"has no operation that can be called{f': {warnings[0]}' if warnings else ''}")
     if len(warnings) > _MOST_WARNINGS:
         warnings = [*warnings[:_MOST_WARNINGS], f"{len(warnings) - _MOST_WARNINGS} more things are not usable"]
     info = document.get("info")
-    return Index(
+    return ApiIndex(
         version=VERSION,
         title=str(info.get("title", "")) if isinstance(info, Mapping) else "",
         server=first_server(document.get("servers")),
         # Deprecated ones last, so that lists begin with what should be used.
-        operations=tuple(sorted(operations, key=lambda one: one.is_deprecated)),
-        schemas=references.packed(),
+        operations=tuple(sorted(operations, key=lambda entry: entry.is_deprecated)),
+        schemas=references.pack_schemas(),
         warnings=tuple(warnings),
     )
 
@@ -171,13 +180,13 @@ def first_server(servers: Json) -> str:
         return ""
     url: str = first["url"]
     variables = first.get("variables")
-    for name, one in variables.items() if isinstance(variables, Mapping) else ():
-        if isinstance(one, Mapping):
-            url = url.replace(f"{{{name}}}", str(one.get("default", "")))
+    for name, variable in variables.items() if isinstance(variables, Mapping) else ():
+        if isinstance(variable, Mapping):
+            url = url.replace(f"{{{name}}}", str(variable.get("default", "")))
     return url
 
 
-class _Found(msgspec.Struct):
+class _PathOperation(msgspec.Struct):
     """An operation where it stands in the document."""
 
     method: Method
@@ -192,71 +201,80 @@ class _Found(msgspec.Struct):
         return f"{self.method.upper()} {self.path}"
 
 
-def _found(document: Mapping[str, Json], references: References, warnings: list[str]) -> Iterator[_Found]:
-    for path, given in document["paths"].items():
-        item = references.resolve(given)
-        if not isinstance(item, Mapping):
+def _find_operations(
+    document: Mapping[str, Json], references: References, warnings: list[str]
+) -> Iterator[_PathOperation]:
+    for path, entry in document["paths"].items():
+        path_item = references.resolve(entry)
+        if not isinstance(path_item, Mapping):
             if not str(path).startswith("x-"):
                 warnings.append(f"path {path!r} is left out: it must be keys with values")
             continue
         for method in METHODS:
-            if method in item:
-                yield from _usable(_Found(method, str(path), item[method], item), warnings)
+            if method in path_item:
+                yield from _usable_operations(_PathOperation(method, str(path), path_item[method], path_item), warnings)
 
 
-def _usable(found: _Found, warnings: list[str]) -> Iterator[_Found]:
-    if not found.path.startswith("/") or found.path.startswith("//"):
-        warnings.append(f"{found.place} is left out: a path must begin with one slash")
-    elif not isinstance(found.operation, Mapping):
-        warnings.append(f"{found.place} is left out: it must be keys with values")
+def _usable_operations(path_operation: _PathOperation, warnings: list[str]) -> Iterator[_PathOperation]:
+    if not path_operation.path.startswith("/") or path_operation.path.startswith("//"):
+        warnings.append(f"{path_operation.place} is left out: a path must begin with one slash")
+    elif not isinstance(path_operation.operation, Mapping):
+        warnings.append(f"{path_operation.place} is left out: it must be keys with values")
     else:
-        yield found
+        yield path_operation
 
 
-def _named(found: list[_Found], warnings: list[str]) -> list[_Found]:
+def _assign_names(path_operations: list[_PathOperation], warnings: list[str]) -> list[_PathOperation]:
     """With a name for each; of two that have one name, the second is named after its path."""
-    taken: Counter[str] = Counter()
-    for one in found:
-        one.name = operation_name(one.operation.get("operationId"), one.method, one.path)
-        if one.name in taken:
-            twin, one.name = one.name, name_from_path(one.method, one.path)
-            warnings.append(f"{one.place} is named {one.name!r}: {twin!r} is the name of another operation")
-        taken[one.name] += 1
-        if taken[one.name] > 1:
-            one.name = f"{one.name}_{taken[one.name]}"
-            taken[one.name] += 1
-    return found
+    name_counts: Counter[str] = Counter()
+    for entry in path_operations:
+        entry.name = operation_name(entry.operation.get("operationId"), entry.method, entry.path)
+        if entry.name in name_counts:
+            duplicate, entry.name = entry.name, name_from_path(entry.method, entry.path)
+            warnings.append(f"{entry.place} is named {entry.name!r}: {duplicate!r} is the name of another operation")
+        name_counts[entry.name] += 1
+        if name_counts[entry.name] > 1:
+            entry.name = f"{entry.name}_{name_counts[entry.name]}"
+            name_counts[entry.name] += 1
+    return path_operations
 
 
-def _read(found: _Found, references: References, warnings: list[str]) -> Operation | None:
+def _read_operation(path_operation: _PathOperation, references: References, warnings: list[str]) -> Operation | None:
     try:
-        return _operation(found, references)
+        return _operation(path_operation, references)
     except RecursionError:
-        warnings.append(f"{found.place} is left out: it is nested too deeply")
+        warnings.append(f"{path_operation.place} is left out: it is nested too deeply")
     except UsageError as error:
-        warnings.append(f"{found.place} is left out: {error}")
+        warnings.append(f"{path_operation.place} is left out: {error}")
     return None
 
 
-def _operation(found: _Found, references: References) -> Operation:
-    convert = Conversion(references.look, "input")
-    parameters = parameter_plan(found.path, found.shared.get("parameters"), found.operation, references, convert)
-    body = body_plan(
-        found.operation.get("requestBody"), references, convert, {one.name for one in parameters.arguments}
+def _operation(path_operation: _PathOperation, references: References) -> Operation:
+    convert = Conversion(references.lookup, "input")
+    parameters = parameter_plan(
+        path_operation.path, path_operation.shared.get("parameters"), path_operation.operation, references, convert
     )
-    answer = success(found.operation.get("responses"), references)
-    paged = found.method == "get" and is_paged({one.wire for one in parameters.arguments}, answer.has_link)
+    body = body_plan(
+        path_operation.operation.get("requestBody"),
+        references,
+        convert,
+        {argument.name for argument in parameters.arguments},
+    )
+    answer = success_response(path_operation.operation.get("responses"), references)
+    paged = path_operation.method == "get" and is_paged(
+        {argument.wire for argument in parameters.arguments}, answer.has_link
+    )
     return Operation(
-        name=found.name,
-        method=found.method,
-        path=found.path,
-        description=_description(found),
-        is_deprecated=found.operation.get("deprecated") is True,
+        name=path_operation.name,
+        method=path_operation.method,
+        path=path_operation.path,
+        description=_description(path_operation),
+        is_deprecated=path_operation.operation.get("deprecated") is True,
         is_paged=paged,
         arguments=(*parameters.arguments, *body.arguments),
         body=body.body,
         accept=answer.mime,
-        server=first_server(found.operation.get("servers") or found.shared.get("servers")),
+        server=first_server(path_operation.operation.get("servers") or path_operation.shared.get("servers")),
         input_schema=_encode(_input_schema(parameters, body, convert, paged=paged)),
         output_schema=b"" if answer.schema is None else _encode(answer.schema),
     )
@@ -266,36 +284,42 @@ def _input_schema(parameters: ParameterPlan, body: BodyPlan, convert: Conversion
     properties = {**parameters.properties, **body.properties}
     required = [name for name in properties if name in parameters.required or name in body.required]
     # What must be given comes first: it is the order of positional arguments.
-    ordered = {name: properties[name] for name in (*required, *(name for name in properties if name not in required))}
-    own = {name: one for name, one in _OWN.items() if name not in ordered and (paged or name != NEXT_QUERY)}
+    ordered_properties = {
+        name: properties[name] for name in (*required, *(name for name in properties if name not in required))
+    }
+    own_properties = {
+        name: property_schema
+        for name, property_schema in _OWN.items()
+        if name not in ordered_properties and (paged or name != NEXT_QUERY)
+    }
     schema: dict[str, Json] = {
         "type": "object",
-        "properties": {**ordered, **own},
+        "properties": {**ordered_properties, **own_properties},
         "required": required,
-        "additionalProperties": body.others,
+        "additionalProperties": body.additional_properties,
     }
     definitions = convert.definitions()
     return {**schema, "$defs": definitions} if definitions else schema
 
 
-def _description(found: _Found) -> str:
-    summary, text = (found.operation.get(key) for key in ("summary", "description"))
+def _description(path_operation: _PathOperation) -> str:
+    summary, text = (path_operation.operation.get(key) for key in ("summary", "description"))
     parts = [part.strip() for part in (summary, text) if isinstance(part, str) and part.strip()]
     if len(parts) == 2 and parts[1].startswith(parts[0]):
         del parts[0]
-    if found.operation.get("deprecated") is True:
+    if path_operation.operation.get("deprecated") is True:
         parts.insert(0, "Deprecated.")
-    whole = "\n\n".join(parts)
-    if len(whole) > _MOST_CHARACTERS:
-        whole = f"{whole[:_MOST_CHARACTERS].rsplit(None, 1)[0]} …"
-    return f"{whole}\n\n{found.place}" if whole else found.place
+    description = "\n\n".join(parts)
+    if len(description) > _MOST_CHARACTERS:
+        description = f"{description[:_MOST_CHARACTERS].rsplit(None, 1)[0]} …"
+    return f"{description}\n\n{path_operation.place}" if description else path_operation.place
 
 
 # ----------------------------------------------------------------------------------------------------
 # What an operation answers when all goes well. Pure.
 
 
-class Success(NamedTuple):
+class SuccessResponse(NamedTuple):
     """The answer's media type and schema; `None`: nothing is known."""
 
     mime: str
@@ -304,28 +328,28 @@ class Success(NamedTuple):
     """It says with a `Link` header where the next page is."""
 
 
-def success(given: Json, references: References) -> Success:
+def success_response(declaration: Json, references: References) -> SuccessResponse:
     """That of the first status of 200 and above that has content, else of the first."""
-    responses = given if isinstance(given, Mapping) else {}
+    responses = declaration if isinstance(declaration, Mapping) else {}
     order = sorted((status for status in map(str, responses) if status[:1] == "2"), key=str.lower)
     answers = [references.resolve(responses[status]) for status in [*order, *(["default"] if not order else [])]
                if status in responses]  # fmt: skip
-    answers = [one for one in answers if isinstance(one, Mapping)]
+    answers = [response for response in answers if isinstance(response, Mapping)]
     for answer in answers:
         content = answer.get("content")
         if isinstance(content, Mapping) and content:
             return _with_content(content, answer.get("headers"))
-    return Success("", {"type": "null"} if answers and order else None, has_link=False)
+    return SuccessResponse("", {"type": "null"} if answers and order else None, has_link=False)
 
 
-def _with_content(content: Mapping[str, Json], headers: Json) -> Success:
-    mime = preferred(content)
+def _with_content(content: Mapping[str, Json], headers: Json) -> SuccessResponse:
+    mime = preferred_mime(content)
     media = content[mime]
     has_link = isinstance(headers, Mapping) and any(str(name).lower() == "link" for name in headers)
     if is_json(mime):
         schema = media.get("schema") if isinstance(media, Mapping) else None
-        return Success(mime, schema if isinstance(schema, Mapping) else None, has_link)
-    return Success(mime, {"type": "string"} if is_text(mime) else None, has_link)
+        return SuccessResponse(mime, schema if isinstance(schema, Mapping) else None, has_link)
+    return SuccessResponse(mime, {"type": "string"} if is_text(mime) else None, has_link)
 
 
 # ----------------------------------------------------------------------------------------------------
@@ -341,17 +365,17 @@ class LazySchema(Mapping[str, Json]):
         self._make = make
 
     @cached_property
-    def _made(self) -> Mapping[str, Json]:
+    def _schema(self) -> Mapping[str, Json]:
         return self._make()
 
     def __getitem__(self, key: str) -> Json:
-        return self._made[key]
+        return self._schema[key]
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._made)
+        return iter(self._schema)
 
     def __len__(self) -> int:
-        return len(self._made)
+        return len(self._schema)
 
     # Any: the arguments of whatever makes it.
     def __reduce__(self) -> tuple[type[LazySchema], tuple[Any]]:
@@ -365,20 +389,20 @@ class LazySchema(Mapping[str, Json]):
 def input_schema(operation: Operation, tool: str) -> Mapping[str, Json]:
     """Of the arguments that the operation still has; one that stands for too much takes anything."""
     schema: dict[str, Json] = msgspec.msgpack.decode(operation.input_schema)
-    known = {one.name for one in operation.arguments} | {WITH_RESPONSE, NEXT_QUERY}
+    names = {entry.name for entry in operation.arguments} | {WITH_RESPONSE, NEXT_QUERY}
     if operation.body is not None:
-        known.add(operation.body.whole)
-    schema["properties"] = {name: one for name, one in schema["properties"].items() if name in known}
-    schema["required"] = [name for name in schema["required"] if name in known]
-    within = bound_schema(schema, tool)
-    if within is schema:
+        names.add(operation.body.whole)
+    schema["properties"] = {name: entry for name, entry in schema["properties"].items() if name in names}
+    schema["required"] = [name for name in schema["required"] if name in names]
+    bounded_schema = bound_schema(schema, tool)
+    if bounded_schema is schema:
         return schema
-    return {**within, "additionalProperties": schema["additionalProperties"] is not False}
+    return {**bounded_schema, "additionalProperties": schema["additionalProperties"] is not False}
 
 
-def output_schema(packed: bytes, look: Look) -> Mapping[str, Json]:
+def output_schema(packed: bytes, lookup: ReferenceLookup) -> Mapping[str, Json]:
     """Of what comes back; nothing is said where it is nested too deeply for whoever asks."""
     try:
-        return closed(msgspec.msgpack.decode(packed), look, "output")
+        return with_definitions(msgspec.msgpack.decode(packed), lookup, "output")
     except RecursionError:
         return {}

@@ -1,4 +1,4 @@
-"""Where the next page of a list is, as APIs commonly say it: a `Link` header, a URL, a token or a flag in the body.
+"""Paging of lists: the next page by a `Link` header, or by a URL, a token or a flag in the body.
 
 What leads on is a query string for the same operation, never another address: a program may hold it and hand it back,
 and reaches with it nothing that it could not have asked for: what the API said, or parameters that the operation has.
@@ -63,9 +63,9 @@ def next_query(link: str, body: Json, parameters: Collection[str]) -> str | None
         if _NEXT.search(words[:_MOST_CHARACTERS]):
             return urlsplit(url).query or None
     for part in _parts(body):
-        found = _from_url(part) or _from_token(part, parameters)
-        if found:
-            return found
+        query = _from_url(part) or _from_token(part, parameters)
+        if query:
+            return query
     return _from_last_item(body, parameters)
 
 
@@ -75,12 +75,12 @@ def check_next(following: str, arguments: Collection[Argument], check: ArgumentC
     Raises:
         ToolArgumentsInvalid: the text says which.
     """
-    known = {one.wire: one for one in arguments if one.place == "query"}
+    parameters = {parameter.wire: parameter for parameter in arguments if parameter.place == "query"}
     texts: dict[str, list[str]] = {}
     for wire, text in parse_qsl(following, keep_blank_values=True):
         texts.setdefault(wire, []).append(text)
     for wire, values in texts.items():
-        argument = known.get(wire) or known.get(wire.partition("[")[0])
+        argument = parameters.get(wire) or parameters.get(wire.partition("[")[0])
         if argument is not None and argument.style != "deepObject":
             _check_value(argument.name, values, check)
         elif argument is None and wire.lower() not in _PARAMETERS:

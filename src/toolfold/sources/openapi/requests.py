@@ -1,4 +1,4 @@
-"""Arguments of a call as the request that the API expects. Pure."""
+"""HTTP requests of operations: arguments as path, query, headers, cookies and body. Pure."""
 
 from __future__ import annotations
 
@@ -17,7 +17,15 @@ from toolfold.sources.openapi.document import References
 from toolfold.sources.openapi.model import Argument, Body, Operation, argument_name
 from toolfold.sources.openapi.paging import with_next
 from toolfold.sources.openapi.schemas import Conversion
-from toolfold.sources.web.credentials import FORM, MULTIPART, WebRequest, is_json, is_text, plain, preferred
+from toolfold.sources.web.credentials import (
+    FORM,
+    MULTIPART,
+    WebRequest,
+    is_json,
+    is_text,
+    normalize_mime,
+    preferred_mime,
+)
 from toolfold.tools.arguments import bad_argument, wrong
 
 _TEMPLATE: Final = re.compile(r"\{([^{}]+)\}")
@@ -33,15 +41,26 @@ def request_of(
     Raises:
         ToolArgumentsInvalid: an argument cannot be written where it goes.
     """
-    given = {one: arguments[one.name] for one in operation.arguments if arguments.get(one.name) is not None}
-    path = _path(operation, {one.wire: (one, value) for one, value in given.items() if one.place == "path"}, tool)
+    values = {
+        argument: arguments[argument.name]
+        for argument in operation.arguments
+        if arguments.get(argument.name) is not None
+    }
+    path = _path(
+        operation,
+        {argument.wire: (argument, value) for argument, value in values.items() if argument.place == "path"},
+        tool,
+    )
     query = "&".join(
-        f"{key}={text}" for one, value in given.items() if one.place == "query" for key, text in query_pairs(one, value)
+        f"{key}={text}"
+        for argument, value in values.items()
+        if argument.place == "query"
+        for key, text in query_pairs(argument, value)
     )
     if next_query:
         query = with_next(query, next_query)
     data, mime = _content(operation, arguments)
-    headers = [*_headers(given, tool), ("Accept", f"{operation.accept}, */*;q=0.5" if operation.accept else "*/*")]
+    headers = [*_headers(values, tool), ("Accept", f"{operation.accept}, */*;q=0.5" if operation.accept else "*/*")]
     if data is not None:
         headers.append(("Content-Type", mime))
     return WebRequest(
@@ -52,9 +71,9 @@ def request_of(
     )
 
 
-def _path(operation: Operation, given: Mapping[str, tuple[Argument, Value]], tool: str) -> str:
+def _path(operation: Operation, values: Mapping[str, tuple[Argument, Value]], tool: str) -> str:
     def fill(match: re.Match[str]) -> str:
-        argument, value = given[match[1]]
+        argument, value = values[match[1]]
         part = path_part(argument, value)
         # An empty one, or one that climbs, would make this another operation.
         if part in ("", ".", ".."):
@@ -64,21 +83,21 @@ def _path(operation: Operation, given: Mapping[str, tuple[Argument, Value]], too
     pieces = _TEMPLATE.split(operation.path)
     # Every second piece is a name; what stands between is the document's own.
     return "".join(
-        quote(piece, safe=_PATH) if at % 2 == 0 else _TEMPLATE.sub(fill, f"{{{piece}}}")
-        for at, piece in enumerate(pieces)
+        quote(piece, safe=_PATH) if index % 2 == 0 else _TEMPLATE.sub(fill, f"{{{piece}}}")
+        for index, piece in enumerate(pieces)
     )
 
 
-def _headers(given: Mapping[Argument, Value], tool: str) -> Iterator[tuple[str, str]]:
+def _headers(values: Mapping[Argument, Value], tool: str) -> Iterator[tuple[str, str]]:
     cookies = []
-    for one, value in given.items():
-        if one.place == "header":
-            text = header_text(one, value)
+    for argument, value in values.items():
+        if argument.place == "header":
+            text = header_text(argument, value)
             if _UNSENDABLE.search(text) or not text.isascii():
-                raise bad_argument(tool, wrong([one.name], "must be text that a header can hold", value))
-            yield one.wire, text
-        elif one.place == "cookie":
-            cookies += [f"{key}={text}" for key, text in query_pairs(one, value)]
+                raise bad_argument(tool, wrong([argument.name], "must be text that a header can hold", value))
+            yield argument.wire, text
+        elif argument.place == "cookie":
+            cookies += [f"{key}={text}" for key, text in query_pairs(argument, value)]
     if cookies:
         yield "Cookie", "; ".join(cookies)
 
@@ -91,14 +110,14 @@ def _content(operation: Operation, arguments: Mapping[str, Value]) -> tuple[byte
         if arguments.get(body.whole) is None and not body.is_required:
             return None, ""
         return content(body, arguments.get(body.whole), {})
-    fields = {one.name: one for one in operation.arguments if one.place == "body"}
-    value = {one.wire: arguments[name] for name, one in fields.items() if name in arguments}
+    fields = {argument.name: argument for argument in operation.arguments if argument.place == "body"}
+    value = {argument.wire: arguments[name] for name, argument in fields.items() if name in arguments}
     if body.is_open:
-        known = {one.name for one in operation.arguments}
-        value.update({name: item for name, item in arguments.items() if name not in known})
+        declared_names = {argument.name for argument in operation.arguments}
+        value.update({name: item for name, item in arguments.items() if name not in declared_names})
     if not value and not body.is_required:
         return None, ""
-    return content(body, value, {one.wire: one for one in fields.values()})
+    return content(body, value, {argument.wire: argument for argument in fields.values()})
 
 
 # ----------------------------------------------------------------------------------------------------
@@ -115,58 +134,58 @@ class BodyPlan:
     arguments: list[Argument] = field(default_factory=list)
     properties: dict[str, Json] = field(default_factory=dict)
     required: set[str] = field(default_factory=set)
-    others: Json = False
+    additional_properties: Json = False
     """What arguments that nobody declared may be."""
 
 
-def body_plan(given: Json, references: References, convert: Conversion, taken: set[str]) -> BodyPlan:
+def body_plan(request_body: Json, references: References, convert: Conversion, used_names: set[str]) -> BodyPlan:
     """How to make the body; a plan without one where the operation takes none."""
-    request = references.resolve(given)
+    request = references.resolve(request_body)
     content = request.get("content") if isinstance(request, Mapping) else None
     if not isinstance(request, Mapping) or not isinstance(content, Mapping) or not content:
         return BodyPlan()
-    mime = preferred(content)
+    mime = preferred_mime(content)
     media = content[mime] if isinstance(content[mime], Mapping) else {}
     is_required = request.get("required") is True
     fields = _fields(media.get("schema"), references, set(), 0)
     can_have_fields = is_json(mime) or mime in (FORM, MULTIPART)
     if fields is None or not can_have_fields:
-        return _whole(mime, media, request, convert, taken, is_required=is_required)
-    return _by_fields(mime, media, fields, convert, taken, is_required=is_required)
+        return _plan_whole_body(mime, media, request, convert, used_names, is_required=is_required)
+    return _plan_by_fields(mime, media, fields, convert, used_names, is_required=is_required)
 
 
-def _by_fields(
-    mime: str, media: Mapping[str, Json], fields: Mapping[str, Json], convert: Conversion, taken: set[str],
+def _plan_by_fields(
+    mime: str, media: Mapping[str, Json], fields: Mapping[str, Json], convert: Conversion, used_names: set[str],
     *, is_required: bool,
 ) -> BodyPlan:  # fmt: skip
-    shown = convert.schema(fields)
-    extra = shown.get("additionalProperties", False)
+    object_schema = convert.schema(fields)
+    extra = object_schema.get("additionalProperties", False)
     is_open = extra is not False
-    plan = BodyPlan(body=Body(mime=mime, is_required=is_required, is_open=is_open), others=extra)
-    must = set(shown.get("required", ())) if is_required else set()
+    plan = BodyPlan(body=Body(mime=mime, is_required=is_required, is_open=is_open), additional_properties=extra)
+    required_names = set(object_schema.get("required", ())) if is_required else set()
     encodings = media.get("encoding")
-    for wire, schema in shown["properties"].items():
-        name = argument_name(wire, taken, "body")
+    for wire, schema in object_schema["properties"].items():
+        name = argument_name(wire, used_names, "body")
         plan.arguments.append(_field(name, wire, encodings))
         plan.properties[name] = schema
-        if wire in must:
+        if wire in required_names:
             plan.required.add(name)
     return plan
 
 
-def _whole(
-    mime: str, media: Mapping[str, Json], request: Mapping[str, Json], convert: Conversion, taken: set[str],
+def _plan_whole_body(
+    mime: str, media: Mapping[str, Json], request: Mapping[str, Json], convert: Conversion, used_names: set[str],
     *, is_required: bool,
 ) -> BodyPlan:  # fmt: skip
-    name = argument_name("body", taken, "content")
+    name = argument_name("body", used_names, "content")
     schema = convert.schema(media.get("schema"))
     if is_text(mime):
         schema = {"type": "string"}
     elif not is_json(mime) and mime not in (FORM, MULTIPART):
         schema = {"type": "string", "format": "binary"}
-    words = request.get("description")
-    if isinstance(schema, dict) and isinstance(words, str) and words and "description" not in schema:
-        schema = {**schema, "description": words}
+    description = request.get("description")
+    if isinstance(schema, dict) and isinstance(description, str) and description and "description" not in schema:
+        schema = {**schema, "description": description}
     return BodyPlan(
         body=Body(mime=mime, is_required=is_required, whole=name),
         properties={name: schema},
@@ -175,38 +194,38 @@ def _whole(
 
 
 def _field(name: str, wire: str, encodings: Json) -> Argument:
-    own = encodings.get(wire) if isinstance(encodings, Mapping) else None
-    own = own if isinstance(own, Mapping) else {}
-    style, mime = own.get("style"), own.get("contentType")
+    encoding = encodings.get(wire) if isinstance(encodings, Mapping) else None
+    encoding = encoding if isinstance(encoding, Mapping) else {}
+    style, mime = encoding.get("style"), encoding.get("contentType")
     return Argument(
         name=name,
         wire=wire,
         place="body",
         style=style if isinstance(style, str) else "",
-        explode=own.get("explode") is not False,
+        explode=encoding.get("explode") is not False,
         mime=mime if isinstance(mime, str) else "",
     )
 
 
-def _fields(given: Json, references: References, seen: set[str], depth: int) -> Mapping[str, Json] | None:
+def _fields(source: Json, references: References, visited: set[str], depth: int) -> Mapping[str, Json] | None:
     """The schema as one object with properties, `$ref` and `allOf` taken in; `None` if it is no such thing.
 
     A part that was `seen` is not taken in again: it adds nothing, and parts that name the next one twice have no end.
     """
-    found = references.resolve(given)
-    if not isinstance(found, Mapping) or depth > _DEEPEST or found.get("nullable") is True:
+    target = references.resolve(source)
+    if not isinstance(target, Mapping) or depth > _DEEPEST or target.get("nullable") is True:
         return None
-    schema: Mapping[str, Json] = found
+    schema: Mapping[str, Json] = target
     for part in schema["allOf"] if isinstance(schema.get("allOf"), list) else ():
         pointer = part.get("$ref") if isinstance(part, Mapping) else None
         if isinstance(pointer, str):
-            if pointer in seen:
+            if pointer in visited:
                 continue
-            seen.add(pointer)
-        inner = _fields(part, references, seen, depth + 1)
+            visited.add(pointer)
+        inner = _fields(part, references, visited, depth + 1)
         if inner is None:
             return None
-        schema = merge_schemas({key: one for key, one in schema.items() if key != "allOf"}, inner)
+        schema = merge_schemas({key: value for key, value in schema.items() if key != "allOf"}, inner)
     if schema.get("type", "object") != "object" or not isinstance(schema.get("properties"), Mapping):
         return None
     if not schema["properties"] or any(_chooses(schema.get(word)) for word in ("oneOf", "anyOf")):
@@ -217,7 +236,7 @@ def _fields(given: Json, references: References, seen: set[str], depth: int) -> 
 def _chooses(branches: Json) -> bool:
     """Whether branches differ in more than in what they require."""
     return isinstance(branches, list) and any(
-        isinstance(one, Mapping) and set(one) - {"required", "title", "description"} for one in branches
+        isinstance(branch, Mapping) and set(branch) - {"required", "title", "description"} for branch in branches
     )
 
 
@@ -236,7 +255,7 @@ def content(body: Body, value: Value, fields: Mapping[str, Argument]) -> tuple[b
         value: All of it: an object where arguments are its fields.
         fields: How each field is encoded, by the API's name for it.
     """
-    mime = plain(body.mime)
+    mime = normalize_mime(body.mime)
     if is_json(mime):
         return msgspec.json.encode(value), body.mime
     if mime == FORM:
@@ -265,18 +284,18 @@ def _form(value: Mapping[str, Value], fields: Mapping[str, Argument]) -> str:
     for name, item in value.items():
         field = fields.get(name)
         if field is not None and field.style:
-            pairs += [f"{key}={one}" for key, one in query_pairs(field, item)]
+            pairs += [f"{key}={element}" for key, element in query_pairs(field, item)]
             continue
-        for one in item if isinstance(item, list) else [item]:
-            pairs.append(urlencode({name: text_of(one)}))
+        for element in item if isinstance(item, list) else [item]:
+            pairs.append(urlencode({name: text_of(element)}))
     return "&".join(pairs)
 
 
 def _multipart(value: Mapping[str, Value], fields: Mapping[str, Argument]) -> tuple[bytes, str]:
     parts = [(name, part) for name, item in value.items() for part in _parts(name, item, fields.get(name))]
     # The library writes the parts; where they go is said later. One part at least, or it writes no body.
-    made = httpx2.Request("POST", "http://localhost", files=parts or [("", (None, b""))])
-    return made.read(), made.headers["content-type"]
+    request = httpx2.Request("POST", "http://localhost", files=parts or [("", (None, b""))])
+    return request.read(), request.headers["content-type"]
 
 
 def _parts(name: str, value: Value, field: Argument | None) -> Iterator[_Part]:
@@ -318,20 +337,20 @@ def text_of(value: Value) -> str:
 def path_part(argument: Argument, value: Value) -> str:
     """What stands in a path's place: `simple`, `label` or `matrix`."""
     if argument.mime:
-        return _escaped(_as_json(value))
-    items = [_escaped(text_of(item)) for item in value] if isinstance(value, list) else None
+        return _escape(_as_json(value))
+    items = [_escape(text_of(item)) for item in value] if isinstance(value, list) else None
     pairs = _pairs(value) if isinstance(value, dict) else None
-    name = _escaped(argument.wire)
+    name = _escape(argument.wire)
     match argument.style:
         case "label":
-            return "." + _joined(value, items, pairs, "." if argument.explode else ",", explode=argument.explode)
+            return "." + _join(value, items, pairs, "." if argument.explode else ",", explode=argument.explode)
         case "matrix":
             if pairs is not None and argument.explode:
                 return "".join(f";{key}={item}" for key, item in pairs)
             if items is not None and argument.explode:
                 return "".join(f";{name}={item}" for item in items)
-            return f";{name}=" + _joined(value, items, pairs, ",", explode=False)
-    return _joined(value, items, pairs, ",", explode=argument.explode)
+            return f";{name}=" + _join(value, items, pairs, ",", explode=False)
+    return _join(value, items, pairs, ",", explode=argument.explode)
 
 
 def query_pairs(argument: Argument, value: Value) -> Iterator[tuple[str, str]]:
@@ -389,21 +408,21 @@ def _deep(name: str, value: Value, safe: str) -> Iterator[tuple[str, str]]:
         yield name, quote(text_of(value), safe=safe)
 
 
-def _joined(
+def _join(
     value: Value, items: list[str] | None, pairs: list[tuple[str, str]] | None, between: str, *, explode: bool
 ) -> str:
     if items is not None:
         return between.join(items)
     if pairs is not None:
         return between.join(f"{key}={item}" if explode else f"{key},{item}" for key, item in pairs)
-    return _escaped(text_of(value))
+    return _escape(text_of(value))
 
 
 def _pairs(value: Mapping[str, Value]) -> list[tuple[str, str]]:
-    return [(_escaped(key), _escaped(text_of(item))) for key, item in value.items()]
+    return [(_escape(key), _escape(text_of(item))) for key, item in value.items()]
 
 
-def _escaped(text: str) -> str:
+def _escape(text: str) -> str:
     return quote(text, safe="")
 
 

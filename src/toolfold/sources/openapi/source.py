@@ -1,4 +1,4 @@
-"""`openapi_tools`: a document in, one tool for each of its operations out.
+"""OpenAPI source: `openapi_tools` makes one tool of each operation of a document.
 
 Requests go where the caller says: to `base_url`, to `hosts`, or to where the document came from. A document cannot
 widen that: a server that only it names is used if nobody named another, and only at a public address.
@@ -20,8 +20,8 @@ import msgspec
 
 from toolfold.errors import UsageError
 from toolfold.models import ToolSpec
-from toolfold.sources.openapi.document import PackedSchemas, Store, document_bytes, is_url
-from toolfold.sources.openapi.model import Index, Operation, domain_name
+from toolfold.sources.openapi.document import DocumentStore, PackedSchemas, document_bytes, is_url
+from toolfold.sources.openapi.model import ApiIndex, Operation, domain_name
 from toolfold.sources.openapi.operations import (
     NEXT_QUERY,
     WITH_RESPONSE,
@@ -32,9 +32,9 @@ from toolfold.sources.openapi.operations import (
 )
 from toolfold.sources.openapi.paging import check_next, next_query
 from toolfold.sources.openapi.requests import request_of
-from toolfold.sources.openapi.schemas import Look
+from toolfold.sources.openapi.schemas import ReferenceLookup
 from toolfold.sources.web.client import MAX_BYTES, WebClient
-from toolfold.sources.web.credentials import Auth
+from toolfold.sources.web.credentials import ApiAuth
 from toolfold.sources.web.network import host_entry, is_public_name, origin_of
 from toolfold.sources.web.responses import headers_of, read_reply
 from toolfold.tools.arguments import argument_check
@@ -61,7 +61,7 @@ class Api:
     """Before each tool's name, and the module of all: `from tools.<name> import ...`; by default made from `spec`."""
     base_url: str = ""
     """Where requests go; by default the first server of the document."""
-    auth: Auth | None = None
+    auth: ApiAuth | None = None
     """Needs `base_url`, and goes nowhere else."""
     include: Sequence[str] = ()
     """Patterns of operations: their names, or `GET /repos/*`. Empty for all."""
@@ -85,7 +85,7 @@ def openapi_tools(
     *,
     name: str = "",
     base_url: str = "",
-    auth: Auth | None = None,
+    auth: ApiAuth | None = None,
     include: Sequence[str] = (),
     exclude: Sequence[str] = (),
     read_only: bool = False,
@@ -105,30 +105,30 @@ def openapi_tools(
     return api_tools(api)
 
 
-def api_tools(api: Api, *, store: Store | None = None) -> list[Tool]:
+def api_tools(api: Api, *, store: DocumentStore | None = None) -> list[Tool]:
     """The tools of one API.
 
     Raises:
         UsageError: the document cannot be read, or has nothing to call.
     """
-    shown = api.name or os.path.basename(os.fspath(api.spec))
+    label = api.name or os.path.basename(os.fspath(api.spec))
     try:
-        store = store or Store()
+        store = store or DocumentStore()
         index = _index(document_bytes(api, store), store)
         domain = domain_name(api.name or _stem(os.fspath(api.spec)))
         base_url = _base_url(api, index)
-        calls = Calls(api, base_url, PackedSchemas(index.schemas))
+        client = ApiClient(api, base_url, PackedSchemas(index.schemas))
     except UsageError as error:
-        raise UsageError(f"API {shown!r}: {error}") from error
+        raise UsageError(f"API {label!r}: {error}") from error
     for warning in index.warnings:
-        _log.warning("API %r: %s", shown, warning)
-    chosen = list(_chosen(api, domain, index.operations))
-    if not chosen:
-        raise UsageError(f"API {shown!r}: none of its {len(index.operations)} operations is included")
-    return [calls.tool(domain, one) for one in chosen]
+        _log.warning("API %r: %s", label, warning)
+    operations = list(_select_operations(api, domain, index.operations))
+    if not operations:
+        raise UsageError(f"API {label!r}: none of its {len(index.operations)} operations is included")
+    return [client.tool(domain, operation) for operation in operations]
 
 
-def _index(document: bytes, store: Store) -> Index:
+def _index(document: bytes, store: DocumentStore) -> ApiIndex:
     # Imported here: with an index at hand, nothing of YAML is needed.
     from toolfold.sources.openapi.document import read_document  # noqa: PLC0415
 
@@ -139,21 +139,21 @@ def _index(document: bytes, store: Store) -> Index:
     return index
 
 
-class Calls:
+class ApiClient:
     """How the operations of one API are called: over one client."""
 
-    def __init__(self, api: Api, base_url: str, look: Look) -> None:
+    def __init__(self, api: Api, base_url: str, lookup: ReferenceLookup) -> None:
         self._api = api
         self._base_url = base_url
-        self._look = look
+        self._lookup = lookup
         origin = origin_of(base_url)
-        own = tuple(api.headers.items())
-        named = api.base_url or (os.fspath(api.spec) if is_url(api.spec) else "")
+        own_headers = tuple(api.headers.items())
+        trusted_url = api.base_url or (os.fspath(api.spec) if is_url(api.spec) else "")
         self._client = WebClient(
             # A server that only the document names gets no say in which private addresses are reached.
-            [host_entry(named) if named else origin.host, *api.hosts],
+            [host_entry(trusted_url) if trusted_url else origin.host, *api.hosts],
             auth=[] if api.auth is None else [(origin, api.auth)],
-            headers=[(origin, own)] if own else [],
+            headers=[(origin, own_headers)] if own_headers else [],
             secrets=[*api.secrets, *_secret_values(api.headers)],
             max_bytes=api.max_bytes,
         )
@@ -171,7 +171,7 @@ class Calls:
             short_name=operation.name,
             description=operation.description + _paged_note(operation, identifier),
             input_schema=LazySchema(partial(input_schema, operation, name)),
-            output_schema=LazySchema(partial(output_schema, output, self._look)) if output else None,
+            output_schema=LazySchema(partial(output_schema, output, self._lookup)) if output else None,
             read_only=operation.method in _READ_ONLY,
             idempotent=operation.method in _READ_ONLY | {"put", "delete"},
             destructive=operation.method == "delete",
@@ -183,34 +183,38 @@ class Calls:
     # Any: the body is whatever the API answers.
     def _call(self, operation: Operation, spec: ToolSpec) -> Callable[[Mapping[str, Any]], Awaitable[Any]]:
         server = self._server(operation) if operation.server else self._base_url
-        issued: deque[str] = deque(maxlen=_MOST_ISSUED)
+        issued_queries: deque[str] = deque(maxlen=_MOST_ISSUED)
 
         async def call(arguments: Mapping[str, Any]) -> Any:
-            known = {one.name for one in operation.arguments}
-            own = {key: arguments[key] for key in (WITH_RESPONSE, NEXT_QUERY) if key in arguments and key not in known}
-            given = {key: value for key, value in arguments.items() if key not in own}
-            following = own.get(NEXT_QUERY) or ""
-            if following and following not in issued:
+            argument_names = {argument.name for argument in operation.arguments}
+            options = {
+                key: arguments[key]
+                for key in (WITH_RESPONSE, NEXT_QUERY)
+                if key in arguments and key not in argument_names
+            }
+            request_arguments = {key: value for key, value in arguments.items() if key not in options}
+            page_query = options.get(NEXT_QUERY) or ""
+            if page_query and page_query not in issued_queries:
                 parts = argument_check(replace(spec, input_schema={**spec.input_schema, "required": []}))
-                check_next(following, operation.arguments, parts, tool=spec.name)
-            request = request_of(operation, given, server, tool=spec.name, next_query=following)
+                check_next(page_query, operation.arguments, parts, tool=spec.name)
+            request = request_of(operation, request_arguments, server, tool=spec.name, next_query=page_query)
             reply = await self._client.send(request)
-            body = await read_reply(reply, self._client.echoes)
-            if not own.get(WITH_RESPONSE):
+            body = await read_reply(reply, self._client.masker)
+            if not options.get(WITH_RESPONSE):
                 return body
-            query = {one.wire for one in operation.arguments if one.place == "query"}
-            after = next_query(reply.header("link"), body, query) if operation.method == "get" else None
-            if after is not None and len(after) < _MOST_ISSUED_CHARACTERS:
-                issued.append(after)
-            return {"status": reply.status, "headers": headers_of(reply), "body": body, "next": after}
+            query = {argument.wire for argument in operation.arguments if argument.place == "query"}
+            next_page = next_query(reply.header("link"), body, query) if operation.method == "get" else None
+            if next_page is not None and len(next_page) < _MOST_ISSUED_CHARACTERS:
+                issued_queries.append(next_page)
+            return {"status": reply.status, "headers": headers_of(reply), "body": body, "next": next_page}
 
         return call
 
     def _server(self, operation: Operation) -> str:
         """The operation's own server where that may be reached, else that of all."""
-        own = urljoin(f"{self._base_url}/", operation.server)
+        own_url = urljoin(f"{self._base_url}/", operation.server)
         try:
-            return own if self._client.hosts.permits(origin_of(own)) else self._base_url
+            return own_url if self._client.hosts.permits(origin_of(own_url)) else self._base_url
         except ValueError:
             return self._base_url
 
@@ -219,26 +223,32 @@ class Calls:
         auth = self._api.auth
         if auth is None or auth.kind not in ("header", "query"):
             return operation
-        kept = tuple(
-            one for one in operation.arguments if (one.place, one.wire.lower()) != (auth.kind, auth.name.lower())
+        arguments = tuple(
+            argument
+            for argument in operation.arguments
+            if (argument.place, argument.wire.lower()) != (auth.kind, auth.name.lower())
         )
-        return msgspec.structs.replace(operation, arguments=kept)
+        return msgspec.structs.replace(operation, arguments=arguments)
 
 
 def _paged_note(operation: Operation, name: str) -> str:
     return f"\n\nAll pages: `async for page in {name}.pages(...)`." if operation.is_paged else ""
 
 
-def _chosen(api: Api, domain: str, operations: Iterable[Operation]) -> Iterable[Operation]:
+def _select_operations(api: Api, domain: str, operations: Iterable[Operation]) -> Iterable[Operation]:
     include, exclude = Globs(api.include), Globs(api.exclude)
-    for one in operations:
-        names = (one.name, f"{domain}_{one.name}", f"{one.method.upper()} {one.path}")
-        is_wanted = not api.include or any(map(include.match_text, names))
-        if is_wanted and not any(map(exclude.match_text, names)) and (not api.read_only or one.method in _READ_ONLY):
-            yield one
+    for operation in operations:
+        names = (operation.name, f"{domain}_{operation.name}", f"{operation.method.upper()} {operation.path}")
+        is_included = not api.include or any(map(include.match_text, names))
+        if (
+            is_included
+            and not any(map(exclude.match_text, names))
+            and (not api.read_only or operation.method in _READ_ONLY)
+        ):
+            yield operation
 
 
-def _base_url(api: Api, index: Index) -> str:
+def _base_url(api: Api, index: ApiIndex) -> str:
     """Where requests go.
 
     Raises:
@@ -261,7 +271,7 @@ def _base_url(api: Api, index: Index) -> str:
     return url.partition("?")[0].rstrip("/")
 
 
-def _bad_base_url(api: Api, index: Index, error: ValueError) -> UsageError:
+def _bad_base_url(api: Api, index: ApiIndex, error: ValueError) -> UsageError:
     if api.base_url:
         return UsageError(f"'base_url' {error}")
     if is_url(index.server or ""):

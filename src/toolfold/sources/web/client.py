@@ -1,4 +1,4 @@
-"""The way out to one API: allow-list, secrets, redirects, size limit. Every request of a source goes through here.
+"""HTTP client of one API: allow-list, secrets, redirects, size limit. Every request of a source uses it.
 
 The secret is put on below every library that logs, and only on requests to the origin it is for. A redirect is followed
 to another host only where that is named, without the secret, and only if nothing can happen twice.
@@ -18,7 +18,7 @@ import msgspec
 from toolfold.errors import ToolError, ToolRefused, UsageError
 from toolfold.models import MIB, Json, Media, ToolSpec, Value
 from toolfold.sources.shell import ENVIRONMENT
-from toolfold.sources.web.credentials import Auth, Credentials, Echoes, WebReply, WebRequest
+from toolfold.sources.web.credentials import ApiAuth, Credentials, SecretMasker, WebReply, WebRequest
 from toolfold.sources.web.network import (
     AddressRefused,
     GuardedTransport,
@@ -59,20 +59,20 @@ class WebClient:
         self,
         hosts: Iterable[str],
         *,
-        auth: Sequence[tuple[Origin, Auth]] = (),
+        auth: Sequence[tuple[Origin, ApiAuth]] = (),
         headers: Sequence[tuple[Origin, tuple[tuple[str, str], ...]]] = (),
         secrets: Iterable[str] = (),
         max_bytes: int = MAX_BYTES,
         resolve: Resolve = system_resolve,
     ) -> None:
         self.hosts = Hosts([*hosts, *_token_hosts(auth)])
-        self.echoes = Echoes(secrets)
+        self.masker = SecretMasker(secrets)
         self._max_bytes = max_bytes
         self._headers = dict(headers)
         self._transports = PerLoop(lambda: GuardedTransport(self.hosts, resolve))
         environment = {key: os.environ[key] for key in ENVIRONMENT if key in os.environ}
         self._credentials = {
-            origin: Credentials(one, self.echoes, self._send_plain, environment) for origin, one in auth
+            origin: Credentials(origin_auth, self.masker, self._send_plain, environment) for origin, origin_auth in auth
         }
 
     async def send(self, request: WebRequest) -> WebReply:
@@ -84,10 +84,10 @@ class WebClient:
         """
         for _ in range(_MOST_REDIRECTS + 1):
             reply = await self._send_renewing(request)
-            following = self._following(request, reply)
-            if following is None:
-                return self._cleaned(reply)
-            request = following
+            redirect = self._redirect(request, reply)
+            if redirect is None:
+                return self._mask_reply(reply)
+            request = redirect
         raise ToolError(f"redirected more than {_MOST_REDIRECTS} times")
 
     async def close(self) -> None:
@@ -100,7 +100,7 @@ class WebClient:
 
     async def _send_renewing(self, request: WebRequest) -> WebReply:
         """Once more with a new secret where the old one is refused: a refused request did nothing."""
-        origin = origin_of(self._checked(request.url))
+        origin = origin_of(self._check_url(request.url))
         credentials = self._credentials.get(origin)
         reply = await self._send_once(request, origin, credentials)
         if reply.status != httpx2.codes.UNAUTHORIZED or credentials is None or not credentials.can_renew:
@@ -109,28 +109,28 @@ class WebClient:
         return await self._send_once(request, origin, credentials)
 
     async def _send_once(self, request: WebRequest, origin: Origin, credentials: Credentials | None) -> WebReply:
-        own = self._headers.get(origin, ())
+        own_headers = self._headers.get(origin, ())
         headers, query = ((), ()) if credentials is None else await credentials.parts()
-        taken = {name.lower() for name, _ in (*own, *headers)}
+        operator_names = {name.lower() for name, _ in (*own_headers, *headers)}
         # What the operator sends counts more than what a program sends.
-        kept = tuple(pair for pair in request.headers if pair[0].lower() not in taken)
+        program_headers = tuple(pair for pair in request.headers if pair[0].lower() not in operator_names)
         return await self._send_plain(
-            replace(request, url=_with_query(request.url, query), headers=(*kept, *own, *headers))
+            replace(request, url=_with_query(request.url, query), headers=(*program_headers, *own_headers, *headers))
         )
 
     async def _send_plain(self, request: WebRequest) -> WebReply:
-        url = self._checked(request.url)
+        url = self._check_url(request.url)
         try:
-            made = httpx2.Request(
+            http_request = httpx2.Request(
                 request.method,
                 url,
                 headers=[("Accept-Encoding", "gzip, deflate"), ("User-Agent", "toolfold"), *request.headers],
                 content=request.content,
                 extensions={"timeout": {"connect": _CONNECT_SECONDS}},
             )
-            return await self._read(await self._transports.get().handle_async_request(made))
+            return await self._read(await self._transports.get().handle_async_request(http_request))
         except (httpx2.InvalidURL, UnicodeError, ValueError) as error:
-            raise ToolRefused(self.echoes.out_of_text(f"the request cannot be sent: {error}")) from None
+            raise ToolRefused(self.masker.mask_text(f"the request cannot be sent: {error}")) from None
         except httpx2.TransportError as error:
             raise self._failure(error, origin_of(url).host) from None
 
@@ -155,25 +155,25 @@ class WebClient:
         if isinstance(error.__cause__, AddressRefused):
             return ToolRefused(str(error.__cause__))
         if isinstance(error, httpx2.ConnectError | httpx2.ConnectTimeout | httpx2.PoolTimeout):
-            failure = ToolError(f"{host!r} cannot be reached: {self.echoes.out_of_text(str(error)) or 'no answer'}")
+            failure = ToolError(f"{host!r} cannot be reached: {self.masker.mask_text(str(error)) or 'no answer'}")
             failure.nothing_ran = True
             return failure
         return ToolError(f"the connection to {host!r} was lost: {type(error).__name__}")
 
     # where it may lead
 
-    def _checked(self, url: str) -> httpx2.URL:
+    def _check_url(self, url: str) -> httpx2.URL:
         """The URL as it is sent, if its host is named."""
         try:
             parsed = read_url(url)
         except ValueError as error:
-            raise ToolRefused(self.echoes.out_of_text(f"the URL {error}")) from None
+            raise ToolRefused(self.masker.mask_text(f"the URL {error}")) from None
         host = origin_of(parsed).host
         if not self.hosts.permits(origin_of(parsed)):
             raise ToolRefused(f"{host!r} is not among the hosts that the config names")
         return parsed
 
-    def _following(self, request: WebRequest, reply: WebReply) -> WebRequest | None:
+    def _redirect(self, request: WebRequest, reply: WebReply) -> WebRequest | None:
         """The request that a redirect asks for, or `None` where the reply is the answer."""
         location = reply.header("location")
         if reply.status not in _REDIRECTS or not location:
@@ -185,23 +185,23 @@ class WebClient:
         except ValueError:
             raise ToolRefused("the API redirected to what is no URL") from None
         if target == origin:
-            return _moved(request, url, reply.status)
+            return _redirected_request(request, url, reply.status)
         if not self.hosts.permits(target) or (request.method not in _SAFE and reply.status != httpx2.codes.SEE_OTHER):
-            shown = self.echoes.out_of_text(target.host)
+            host = self.masker.mask_text(target.host)
             raise ToolRefused(
-                f"the API redirected to {shown!r}, which is not followed; name it in 'hosts' if it is meant"
+                f"the API redirected to {host!r}, which is not followed; name it in 'hosts' if it is meant"
             )
-        return replace(_moved(request, url, reply.status), headers=_harmless(request.headers))
+        return replace(_redirected_request(request, url, reply.status), headers=_harmless_headers(request.headers))
 
-    def _cleaned(self, reply: WebReply) -> WebReply:
+    def _mask_reply(self, reply: WebReply) -> WebReply:
         """Headers and reason; the content is cleaned once it is read, for it may be escaped."""
-        clean = self.echoes.out_of_text
+        clean = self.masker.mask_text
         headers = tuple((clean(key), clean(value)) for key, value in reply.headers)
         return replace(reply, reason=clean(reply.reason), headers=headers)
 
 
-def _token_hosts(auth: Sequence[tuple[Origin, Auth]]) -> list[str]:
-    return [host_entry(one.token_url) for _, one in auth if one.token_url]
+def _token_hosts(auth: Sequence[tuple[Origin, ApiAuth]]) -> list[str]:
+    return [host_entry(origin_auth.token_url) for _, origin_auth in auth if origin_auth.token_url]
 
 
 def _with_query(url: str, query: tuple[tuple[str, str], ...]) -> str:
@@ -210,7 +210,7 @@ def _with_query(url: str, query: tuple[tuple[str, str], ...]) -> str:
     return f"{url}{'&' if '?' in url else '?'}{urlencode(query)}"
 
 
-def _moved(request: WebRequest, url: str, status: int) -> WebRequest:
+def _redirected_request(request: WebRequest, url: str, status: int) -> WebRequest:
     """As browsers do: only 307 and 308 keep a method that changes things."""
     url = url.partition("#")[0]
     if request.method in _SAFE or status in (307, 308):
@@ -219,7 +219,7 @@ def _moved(request: WebRequest, url: str, status: int) -> WebRequest:
     return replace(request, url=url, method="GET", content=None, headers=headers)
 
 
-def _harmless(headers: tuple[tuple[str, str], ...]) -> tuple[tuple[str, str], ...]:
+def _harmless_headers(headers: tuple[tuple[str, str], ...]) -> tuple[tuple[str, str], ...]:
     """What another host may read: of a program's own headers, those that say only what is wanted."""
     return tuple(pair for pair in headers if pair[0].lower() in ("accept", "accept-language"))
 
@@ -229,7 +229,7 @@ def _harmless(headers: tuple[tuple[str, str], ...]) -> tuple[tuple[str, str], ..
 
 TIMEOUT_SECONDS: Final = 60.0
 _NOT_FOR_PROGRAMS: Final = frozenset({"host", "content-length", "transfer-encoding", "connection", "cookie"})
-_NO_SECRETS: Final[Mapping[str, Auth]] = {}
+_NO_SECRETS: Final[Mapping[str, ApiAuth]] = {}
 
 
 def fetch_tool(
@@ -238,20 +238,20 @@ def fetch_tool(
     methods: Sequence[str] = ("GET",),
     max_bytes: int = MAX_BYTES,
     timeout_seconds: float = TIMEOUT_SECONDS,
-    secrets: Mapping[str, Auth] = _NO_SECRETS,
+    secrets: Mapping[str, ApiAuth] = _NO_SECRETS,
 ) -> Tool:
     """The tool, for these hosts and methods; `secrets` say how each host is told who calls.
 
     Raises:
         UsageError: an entry is not a host.
     """
-    auth = [(_origin(host), one) for host, one in secrets.items()]
+    auth = [(_origin(host), host_auth) for host, host_auth in secrets.items()]
     client = WebClient([*hosts, *secrets], auth=auth, max_bytes=max_bytes)
 
     # Any: the body is whatever the host answers.
     async def call(arguments: Mapping[str, Any]) -> dict[str, Value]:
         reply = await client.send(_request(arguments))
-        body = await read_reply(reply, client.echoes)
+        body = await read_reply(reply, client.masker)
         return {"status": reply.status, "headers": headers_of(reply), "body": body}
 
     spec = ToolSpec(

@@ -1,4 +1,4 @@
-"""What proves to an API who calls: made here, put on the request just before the wire, shown to nobody."""
+"""Credentials of an API, requests and replies, media types, and the masking of secrets in what comes back."""
 
 from __future__ import annotations
 
@@ -93,34 +93,34 @@ def codec_of(content_type: str) -> str:
 
     Python's registry is not asked: it has codecs that take quadratic time, and remembers every name that it is given.
     """
-    _, _, after = content_type.lower().partition("charset=")
-    return _CODEC_OF.get(after.partition(";")[0].strip().strip("\"'"), "utf-8")
+    _, _, charset = content_type.lower().partition("charset=")
+    return _CODEC_OF.get(charset.partition(";")[0].strip().strip("\"'"), "utf-8")
 
 
-def plain(mime: str) -> str:
+def normalize_mime(mime: str) -> str:
     """Without parameters, in lower case."""
     return mime.partition(";")[0].strip().lower()
 
 
 def is_json(mime: str) -> bool:
     """Whether its content is JSON: `application/json`, `application/problem+json`, ..."""
-    mime = plain(mime)
+    mime = normalize_mime(mime)
     return mime == JSON or mime.endswith(("+json", "/json"))
 
 
 def is_text(mime: str) -> bool:
     """Whether its content is text."""
-    mime = plain(mime)
+    mime = normalize_mime(mime)
     return mime.startswith("text/") or mime in _AS_TEXT or mime.endswith("+xml")
 
 
-def preferred(mimes: Iterable[str]) -> str:
+def preferred_mime(mimes: Iterable[str]) -> str:
     """The one that programs can make most of; where two are alike, the first."""
     return min(mimes, key=_rank)
 
 
 def _rank(mime: str) -> int:
-    mime = plain(mime)
+    mime = normalize_mime(mime)
     if mime == JSON:
         return 0
     if is_json(mime):
@@ -144,14 +144,14 @@ _ENCODINGS: Final = (*(codec for codec in CODECS if codec != "utf-16"), "utf-32-
 _Replacements: TypeAlias = tuple[tuple[bytes, bytes], ...]
 
 
-class Echoes:
+class SecretMasker:
     """Replaces each secret of 8 characters or more, raw or encoded, with `***`."""
 
     def __init__(self, secrets: Iterable[str] = ()) -> None:
         self._secrets: set[str] = set()
         self._forms: tuple[str, ...] = ()
-        self._in_bytes: _Replacements = ()
-        self._in_json: _Replacements = ()
+        self._byte_replacements: _Replacements = ()
+        self._json_replacements: _Replacements = ()
         self._numbers: frozenset[str] = frozenset()
         for secret in secrets:
             self.add(secret)
@@ -164,78 +164,78 @@ class Echoes:
         _guard_logs()
         self._secrets.add(secret)
         self._forms = forms_of(frozenset(self._secrets))
-        self._in_bytes = _in_bytes(self._forms)
-        self._in_json = tuple(
+        self._byte_replacements = _byte_replacements(self._forms)
+        self._json_replacements = tuple(
             (msgspec.json.encode(form)[1:-1], MASK.encode()) for form in self._forms if _is_utf8(form)
         )
-        self._numbers = frozenset(one for one in self._secrets if one.isdecimal())
+        self._numbers = frozenset(number for number in self._secrets if number.isdecimal())
 
-    def out_of_text(self, text: str) -> str:
+    def mask_text(self, text: str) -> str:
         """The text without them."""
         for form in self._forms:
             if form in text:
                 text = text.replace(form, MASK)
         return text
 
-    def out_of_bytes(self, data: bytes) -> bytes:
+    def mask_bytes(self, data: bytes) -> bytes:
         """The same for bytes, in every encoding that text has here; before decoding, whatever the label says."""
-        return _replaced(data, self._in_bytes)
+        return _replace_all(data, self._byte_replacements)
 
-    def out_of_json(self, data: bytes) -> Value:
+    def mask_json(self, data: bytes) -> Value:
         """The same for JSON, as a value; without a step in Python for each of its parts.
 
         Raises:
             msgspec.DecodeError: it is not JSON.
         """
         value: Value = msgspec.json.decode(data)
-        if self._numbers or not self._in_json:
-            return self.out_of(value) if self._numbers else value
+        if self._numbers or not self._json_replacements:
+            return self.mask_value(value) if self._numbers else value
         # Written again, for a secret may hide behind escapes.
-        written = msgspec.json.encode(value)
-        clean = _replaced(written, self._in_json)
-        if clean == written:
+        encoded = msgspec.json.encode(value)
+        clean = _replace_all(encoded, self._json_replacements)
+        if clean == encoded:
             return value
         try:
             masked_value: Value = msgspec.json.decode(clean)
         except msgspec.DecodeError:  # the secret has quotes and commas, as JSON does
-            return self.out_of(value)
+            return self.mask_value(value)
         return masked_value
 
-    def out_of(self, value: Value) -> Value:
+    def mask_value(self, value: Value) -> Value:
         """The same for a whole reply; keys too."""
         match value:
             case str():
-                return self.out_of_text(value)
+                return self.mask_text(value)
             case bytes():
-                return self.out_of_bytes(value)
+                return self.mask_bytes(value)
             case list():
-                return [self.out_of(item) for item in value]
+                return [self.mask_value(item) for item in value]
             case dict():
-                return {self.out_of_text(key): self.out_of(item) for key, item in value.items()}
+                return {self.mask_text(key): self.mask_value(item) for key, item in value.items()}
             case Media():
                 return replace(
                     value,
-                    data=self.out_of_bytes(value.data),
-                    uri=self.out_of_text(value.uri),
-                    name=self.out_of_text(value.name),
+                    data=self.mask_bytes(value.data),
+                    uri=self.mask_text(value.uri),
+                    name=self.mask_text(value.name),
                 )
-            case int() | float() if self._numbers and any(one in str(value) for one in self._numbers):
+            case int() | float() if self._numbers and any(number in str(value) for number in self._numbers):
                 return MASK
         return value
 
 
-def _in_bytes(forms: Sequence[str]) -> _Replacements:
+def _byte_replacements(forms: Sequence[str]) -> _Replacements:
     """Each form in each encoding, in the order of the forms: the longest first."""
-    found: dict[bytes, bytes] = {}
+    replacements: dict[bytes, bytes] = {}
     for form in forms:
-        found.setdefault(form.encode("utf-8", "surrogateescape"), MASK.encode())
+        replacements.setdefault(form.encode("utf-8", "surrogateescape"), MASK.encode())
         for encoding in _ENCODINGS:
             with contextlib.suppress(UnicodeEncodeError):  # then no text in this encoding can have it
-                found.setdefault(form.encode(encoding), MASK.encode(encoding))
-    return tuple(found.items())
+                replacements.setdefault(form.encode(encoding), MASK.encode(encoding))
+    return tuple(replacements.items())
 
 
-def _replaced(data: bytes, replacements: _Replacements) -> bytes:
+def _replace_all(data: bytes, replacements: _Replacements) -> bytes:
     has_zeros = b"\0" in data
     for raw, mask in replacements:
         if (has_zeros or b"\0" not in raw) and raw in data:
@@ -251,13 +251,13 @@ def _is_utf8(form: str) -> bool:
     return True
 
 
-class _Masking(logging.Filter):
+class _MaskingFilter(logging.Filter):
     def filter(self, record: logging.LogRecord) -> bool:
         record.msg, record.args = mask_secrets(record.getMessage()), None
         return True
 
 
-_masking: Final = _Masking()
+_masking: Final = _MaskingFilter()
 
 
 def _guard_logs() -> None:
@@ -278,7 +278,7 @@ _NEEDS: Final[Mapping[Kind, tuple[str, ...]]] = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Auth:
+class ApiAuth:
     """How an API is told who calls.
 
     `secret` is the token, the password, the key or the client secret; `command` prints it instead, and is run again
@@ -308,16 +308,16 @@ class Auth:
 class Credentials:
     """The secret of one API while it is good, and how a request carries it."""
 
-    def __init__(self, auth: Auth, echoes: Echoes, send: Send, env: Mapping[str, str]) -> None:
+    def __init__(self, auth: ApiAuth, masker: SecretMasker, send: Send, env: Mapping[str, str]) -> None:
         self._auth = auth
-        self._echoes = echoes
+        self._masker = masker
         self._send = send
         self._env = env
         self._secret = auth.secret
         self._token = ""
         """oauth2: what the secret was exchanged for."""
         self._expires = 0.0
-        self._turn = PerLoop(asyncio.Lock)
+        self._lock = PerLoop(asyncio.Lock)
         self._learn(auth.secret)
 
     @property
@@ -337,8 +337,8 @@ class Credentials:
         Raises:
             ToolError: the command, or the server of tokens, gave none.
         """
-        async with self._turn.get():
-            secret = await self._current()
+        async with self._lock.get():
+            secret = await self._current_secret()
         match self._auth.kind:
             case "header":
                 return ((self._auth.name, secret),), ()
@@ -349,29 +349,29 @@ class Credentials:
                 return (("Authorization", f"Basic {pair}"),), ()
         return (("Authorization", f"Bearer {secret}"),), ()
 
-    async def _current(self) -> str:
+    async def _current_secret(self) -> str:
         if not self._secret and self._auth.command:
-            self._secret = await self._from_command()
+            self._secret = await self._secret_from_command()
         if self._auth.kind != "oauth2":
             return self._secret
         if time.monotonic() >= self._expires:
-            self._token = await self._fetched()
+            self._token = await self._fetch_token()
         return self._token
 
-    async def _from_command(self) -> str:
+    async def _secret_from_command(self) -> str:
         try:
-            done = await run_command(
+            result = await run_command(
                 self._auth.command, cwd=None, env=self._env, stdin=None, max_output_bytes=_MOST_BYTES
             )
         except OSError as error:
-            raise _without_secret(f"the command for its secret cannot be started: {error.strerror}") from None
-        secret = done.stdout.decode(errors="replace").strip()
-        if done.code != 0 or not secret:
-            raise _without_secret(f"the command for its secret ended with exit code {done.code}")
+            raise _secret_error(f"the command for its secret cannot be started: {error.strerror}") from None
+        secret = result.stdout.decode(errors="replace").strip()
+        if result.code != 0 or not secret:
+            raise _secret_error(f"the command for its secret ended with exit code {result.code}")
         self._learn(secret)
         return secret
 
-    async def _fetched(self) -> str:
+    async def _fetch_token(self) -> str:
         """A token by the client credentials grant, RFC 6749 section 4.4."""
         auth = self._auth
         form = {"grant_type": "client_credentials", **({"scope": auth.scope} if auth.scope else {})}
@@ -388,15 +388,15 @@ class Credentials:
         try:
             answer = msgspec.json.decode(reply.content, type=_TokenAnswer)
         except msgspec.MsgspecError:
-            raise _without_secret(f"its token server answered {reply.status} without a token") from None
+            raise _secret_error(f"its token server answered {reply.status} without a token") from None
         self._expires = time.monotonic() + max(0.0, (answer.expires_in or _USUAL_SECONDS) - _EARLY_SECONDS)
         self._learn(answer.access_token)
         return answer.access_token
 
     def _learn(self, secret: str) -> None:
-        self._echoes.add(secret)
+        self._masker.add(secret)
         if self._auth.kind == "basic" and secret:
-            self._echoes.add(base64.b64encode(f"{self._auth.username}:{secret}".encode()).decode())
+            self._masker.add(base64.b64encode(f"{self._auth.username}:{secret}".encode()).decode())
 
 
 class _TokenAnswer(msgspec.Struct):
@@ -404,7 +404,7 @@ class _TokenAnswer(msgspec.Struct):
     expires_in: float | None = None
 
 
-def _without_secret(why: str) -> ToolError:
-    error = ToolError(f"not called: {why}")
+def _secret_error(reason: str) -> ToolError:
+    error = ToolError(f"not called: {reason}")
     error.nothing_ran = True
     return error

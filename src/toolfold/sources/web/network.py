@@ -1,4 +1,4 @@
-"""Connections that lead only where the allow-list says: each name is resolved, checked and connected to in one step.
+"""Guarded connections: an allow-list of hosts, and a transport that checks each address before it connects.
 
 The check sees the very address that is connected to, so a name whose answer changes between two lookups gains nothing.
 """
@@ -47,12 +47,12 @@ class Origin(NamedTuple):
     port: int
 
 
-class _Named(NamedTuple):
+class _HostEntry(NamedTuple):
     host: str
     port: int | None
 
 
-class _NamedNetwork(NamedTuple):
+class _NetworkEntry(NamedTuple):
     network: Network
     port: int | None
 
@@ -73,41 +73,41 @@ class Hosts:
     """
 
     def __init__(self, entries: Iterable[str]) -> None:
-        self._named: set[_Named] = set()
-        self._networks: list[_NamedNetwork] = []
+        self._host_entries: set[_HostEntry] = set()
+        self._networks: list[_NetworkEntry] = []
         for entry in entries:
             self._add(entry)
 
     def permits(self, origin: Origin) -> bool:
         """Whether a URL may be asked at all, before its name is resolved."""
         names = [origin.host, *(f"*.{rest}" for rest in _parents(origin.host))]
-        if any(_Named(name, port) in self._named for name in names for port in (origin.port, None)):
+        if any(_HostEntry(name, port) in self._host_entries for name in names for port in (origin.port, None)):
             return True
         address = _address(origin.host)
-        return address is not None and self._names(address, origin.port)
+        return address is not None and self._lists_address(address, origin.port)
 
     def permits_address(self, text: str, port: int) -> bool:
         """Whether a connection to this address and port may be made: it is public, or named."""
         address = _address(text)
         if address is None:
             return False
-        return all(_is_public(one) or self._names(one, port) for one in _meanings(address))
+        return all(_is_public(meaning) or self._lists_address(meaning, port) for meaning in _meanings(address))
 
-    def _names(self, address: Address, port: int) -> bool:
+    def _lists_address(self, address: Address, port: int) -> bool:
         return any(network.has(address, port) for network in self._networks)
 
     def _add(self, entry: str) -> None:
         network = _network(entry)
         if network is not None:
-            self._networks.append(_NamedNetwork(network, None))
+            self._networks.append(_NetworkEntry(network, None))
             return
         host, port = _split(entry)
         address = _address(host)
         if address is not None:
-            self._networks.append(_NamedNetwork(ipaddress.ip_network(address), port))
+            self._networks.append(_NetworkEntry(ipaddress.ip_network(address), port))
         if host == "localhost":
-            self._networks.extend(_NamedNetwork(network, port) for network in _LOOPBACK)
-        self._named.add(_Named(host if address is None else str(address), port))
+            self._networks.extend(_NetworkEntry(network, port) for network in _LOOPBACK)
+        self._host_entries.add(_HostEntry(host if address is None else str(address), port))
 
 
 def read_url(url: str) -> httpx2.URL:
@@ -149,12 +149,12 @@ def host_entry(url: str) -> str:
 
     A public host may redirect from `http` to `https`; of this machine, a URL names one port and not all.
     """
-    written = _authority(url)
+    authority = _authority(url)
     try:
         _, host, port = origin_of(url)
     except ValueError:
-        return written  # which `Hosts` refuses, with its reason
-    return written if is_public_name(host) else f"{f'[{host}]' if ':' in host else host}:{port}"
+        return authority  # which `Hosts` refuses, with its reason
+    return authority if is_public_name(host) else f"{f'[{host}]' if ':' in host else host}:{port}"
 
 
 def _check_host(authority: str) -> None:
@@ -197,7 +197,7 @@ def is_public_name(host: str) -> bool:
     return host != "localhost" and (address is None or all(map(_is_public, _meanings(address))))
 
 
-def _split(entry: str) -> _Named:
+def _split(entry: str) -> _HostEntry:
     name = entry.removeprefix("*.")
     if not name.isascii():
         raise UsageError(f"{entry!r} is not a host; {_ascii_hint(name)}")
@@ -208,7 +208,7 @@ def _split(entry: str) -> _Named:
         origin = origin_of(f"http://{name}")
     except ValueError as error:
         raise _bad(entry) from error
-    return _Named(f"{entry[: -len(name)]}{origin.host}", origin.port if match[2] else None)
+    return _HostEntry(f"{entry[: -len(name)]}{origin.host}", origin.port if match[2] else None)
 
 
 def _bad(entry: str) -> UsageError:
@@ -231,7 +231,7 @@ def _address(text: str) -> Address | None:
 
 def _parents(host: str) -> list[str]:
     labels = host.split(".")
-    return [".".join(labels[at:]) for at in range(1, len(labels))]
+    return [".".join(labels[index:]) for index in range(1, len(labels))]
 
 
 def _is_public(address: Address) -> bool:
@@ -269,8 +269,8 @@ class AddressRefused(httpcore2.ConnectError):
 
 async def system_resolve(host: str, port: int) -> list[str]:
     """What the system's resolver says; it also reads decimal, octal and shortened addresses."""
-    found = await anyio.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    return list(dict.fromkeys(str(address[0]) for *_, address in found))
+    records = await anyio.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    return list(dict.fromkeys(str(address[0]) for *_, address in records))
 
 
 class GuardedTransport(httpx2.AsyncHTTPTransport):
@@ -286,11 +286,11 @@ class GuardedTransport(httpx2.AsyncHTTPTransport):
             max_keepalive_connections=_IDLE_CONNECTIONS,
             keepalive_expiry=_IDLE_SECONDS,
             http2=find_spec("h2") is not None,
-            network_backend=_Guarded(hosts, resolve),
+            network_backend=_GuardedBackend(hosts, resolve),
         )
 
 
-class _Guarded(httpcore2.AsyncNetworkBackend):
+class _GuardedBackend(httpcore2.AsyncNetworkBackend):
     def __init__(self, hosts: Hosts, resolve: Resolve) -> None:
         self._hosts = hosts
         self._resolve = resolve
@@ -306,7 +306,7 @@ class _Guarded(httpcore2.AsyncNetworkBackend):
     ) -> httpcore2.AsyncNetworkStream:
         try:
             with anyio.fail_after(timeout):
-                addresses = await self._permitted(host, port)
+                addresses = await self._resolve_permitted(host, port)
         except TimeoutError as error:
             raise httpcore2.ConnectTimeout(f"{host!r} was not resolved in time") from error
         failure: Exception | None = None
@@ -317,15 +317,15 @@ class _Guarded(httpcore2.AsyncNetworkBackend):
                 failure = error
         raise failure or httpcore2.ConnectError(f"{host!r} has no address")
 
-    async def _permitted(self, host: str, port: int) -> list[str]:
+    async def _resolve_permitted(self, host: str, port: int) -> list[str]:
         try:
-            found = await self._resolve(host, port)
+            addresses = await self._resolve(host, port)
         except (OSError, UnicodeError) as error:
             raise httpcore2.ConnectError(f"{host!r} is not known to the resolver") from error
-        permitted = [address for address in found if self._hosts.permits_address(address, port)]
-        if found and not permitted:
+        permitted = [address for address in addresses if self._hosts.permits_address(address, port)]
+        if addresses and not permitted:
             raise AddressRefused(
-                f"{host!r} leads to the private address {found[0]}; if that is meant, name the address in 'hosts'"
+                f"{host!r} leads to the private address {addresses[0]}; if that is meant, name the address in 'hosts'"
             )
         return permitted
 

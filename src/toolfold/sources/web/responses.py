@@ -1,4 +1,4 @@
-"""Bodies of replies: a value, or the error that a program reads: the status, and the API's own words. Sends nothing."""
+"""Reply bodies as values, and error statuses as the errors that a program reads. Sends nothing."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import msgspec
 
 from toolfold.errors import ToolError, ToolFailed
 from toolfold.models import Json, Media, Value
-from toolfold.sources.web.credentials import Echoes, WebReply, codec_of, is_json, is_text
+from toolfold.sources.web.credentials import SecretMasker, WebReply, codec_of, is_json, is_text
 
 _FIRST_ERROR: Final = 400
 _FIRST_OF_SERVER: Final = 500
@@ -28,23 +28,23 @@ _readers: Final = ThreadPoolExecutor(2, thread_name_prefix="toolfold-bodies")
 """Their own, so that large bodies do not keep others waiting for a thread."""
 
 
-async def read_reply(reply: WebReply, echoes: Echoes) -> Value:
+async def read_reply(reply: WebReply, masker: SecretMasker) -> Value:
     """The value of a reply; a large one is read outside the event loop, where other programs wait.
 
     Raises:
         ToolError: as `check_status` and `value_of` do.
     """
     if len(reply.content) < _LARGE_BYTES:
-        return _read(reply, echoes)
-    return await asyncio.get_running_loop().run_in_executor(_readers, _read, reply, echoes)
+        return _read(reply, masker)
+    return await asyncio.get_running_loop().run_in_executor(_readers, _read, reply, masker)
 
 
-def _read(reply: WebReply, echoes: Echoes) -> Value:
-    check_status(reply, echoes)
-    return value_of(reply, echoes)
+def _read(reply: WebReply, masker: SecretMasker) -> Value:
+    check_status(reply, masker)
+    return value_of(reply, masker)
 
 
-def value_of(reply: WebReply, echoes: Echoes) -> Value:
+def value_of(reply: WebReply, masker: SecretMasker) -> Value:
     """The body: JSON parsed, text as text, pictures and sounds as such, all else as bytes.
 
     Raises:
@@ -54,24 +54,26 @@ def value_of(reply: WebReply, echoes: Echoes) -> Value:
         return None
     if is_json(reply.mime):
         try:
-            return echoes.out_of_json(reply.content)
+            return masker.mask_json(reply.content)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             raise ToolError(f"the API answered {reply.status} with JSON that cannot be read") from None
     if is_text(reply.mime):
-        return _text(reply, echoes)
+        return _text(reply, masker)
     kind = reply.mime.partition("/")[0]
     if kind in ("image", "audio"):
         # mypy cannot see that the text is one of two.
-        return Media(kind=kind, mime=reply.mime, data=echoes.out_of_bytes(reply.content))  # type: ignore[arg-type]
-    return echoes.out_of_bytes(reply.content)
+        return Media(kind=kind, mime=reply.mime, data=masker.mask_bytes(reply.content))  # type: ignore[arg-type]
+    return masker.mask_bytes(reply.content)
 
 
-def check_status(reply: WebReply, echoes: Echoes) -> None:
+def check_status(reply: WebReply, masker: SecretMasker) -> None:
     """Raises the error of a status of 400 and above, or of a redirect without an address."""
     if reply.status < _FIRST_ERROR and reply.status // 100 != 3:
         return
-    words = _words(reply, echoes)
-    text = f"{reply.status} {reply.reason or _REASONS.get(reply.status, '')}".rstrip() + (f": {words}" if words else "")
+    message = _error_message(reply, masker)
+    text = f"{reply.status} {reply.reason or _REASONS.get(reply.status, '')}".rstrip() + (
+        f": {message}" if message else ""
+    )
     if reply.status < _FIRST_OF_SERVER and reply.status not in _COME_LATER:
         raise ToolFailed(text)
     wait = _retry_after(reply.header("retry-after"))
@@ -89,17 +91,17 @@ def headers_of(reply: WebReply) -> dict[str, Value]:
     return joined
 
 
-def _words(reply: WebReply, echoes: Echoes) -> str:
+def _error_message(reply: WebReply, masker: SecretMasker) -> str:
     """The API's own message, on one line."""
-    text = _text(reply, echoes)
+    text = _text(reply, masker)
     if is_json(reply.mime):
         # What claims to be JSON and is not is shown as it is.
         with contextlib.suppress(msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-            text = _message(echoes.out_of_json(reply.content), 0) or text
+            text = _message(masker.mask_json(reply.content), 0) or text
     elif reply.mime == "text/html":
         return ""
     # Masked before it is cut: half a secret is one still.
-    text = " ".join(echoes.out_of_text(text).split())
+    text = " ".join(masker.mask_text(text).split())
     return text if len(text) <= _MOST_CHARACTERS else f"{text[:_MOST_CHARACTERS]}…"
 
 
@@ -109,11 +111,11 @@ def _message(value: Json, depth: int) -> str:
     if depth > 4:
         return ""
     if isinstance(value, list):
-        return "; ".join(part for part in (_message(one, depth + 1) for one in value[:5]) if part)
+        return "; ".join(part for part in (_message(item, depth + 1) for item in value[:5]) if part)
     if not isinstance(value, Mapping):
         return ""
-    found = [part for part in (_message(value.get(word), depth + 1) for word in _WORDS) if part]
-    return ": ".join(dict.fromkeys(found[:2]))
+    messages = [part for part in (_message(value.get(word), depth + 1) for word in _WORDS) if part]
+    return ": ".join(dict.fromkeys(messages[:2]))
 
 
 def _retry_after(text: str) -> float:
@@ -121,13 +123,13 @@ def _retry_after(text: str) -> float:
     if text.strip().isdecimal():
         return float(text)
     try:
-        when = email.utils.parsedate_to_datetime(text)
+        retry_time = email.utils.parsedate_to_datetime(text)
     except ValueError:
         return 0.0
-    return max(0.0, when.timestamp() - time.time())
+    return max(0.0, retry_time.timestamp() - time.time())
 
 
-def _text(reply: WebReply, echoes: Echoes) -> str:
+def _text(reply: WebReply, masker: SecretMasker) -> str:
     """Masked before and after: the label may be wrong, and a program could undo the decoding."""
-    text = echoes.out_of_bytes(reply.content).decode(codec_of(reply.header("content-type")), "replace")
-    return echoes.out_of_text(text)
+    text = masker.mask_bytes(reply.content).decode(codec_of(reply.header("content-type")), "replace")
+    return masker.mask_text(text)
