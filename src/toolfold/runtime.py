@@ -15,7 +15,18 @@ from typing import TYPE_CHECKING, Any, Final, Literal, Self, Unpack, overload
 
 from toolfold import fork_safety
 from toolfold.checking import Checks
-from toolfold.engines.base import Called, Died, Ended, Engine, EngineSettings, Guests, Printed, Served, Taped, Waiting
+from toolfold.engines.base import (
+    Called,
+    Died,
+    Ended,
+    Engine,
+    EngineSettings,
+    Guests,
+    Printed,
+    ReplayTape,
+    Served,
+    Waiting,
+)
 from toolfold.engines.registry import chosen_engine, with_old_keywords
 from toolfold.errors import EngineCrashed, Fenced, LedgerFailed, UsageError
 from toolfold.events import Listeners
@@ -63,7 +74,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
     from pathlib import Path
 
-    from toolfold.engines.base import OwnTools
+    from toolfold.engines.base import EngineTools
     from toolfold.events import Listener
     from toolfold.execution.batch import Mapped, Programs
     from toolfold.execution.execution import Execution
@@ -539,7 +550,7 @@ class Runtime(ExecutionControl):
                     case Called():  # tool call -> router -> reply -> program
                         for call in event.calls:
                             execution.calls.serve(call)
-                    case Printed() | Taped() | Served():
+                    case Printed() | ReplayTape() | Served():
                         execution.keep(event)
                     case Waiting():
                         if execution.is_pause_due(event.replies_seen):
@@ -559,7 +570,7 @@ class Runtime(ExecutionControl):
             raise EngineCrashed(last.detail, started=execution.calls.started)
         return await self._live.finish(execution, last)
 
-    def _own_tools(self, names: Sequence[str]) -> OwnTools:
+    def _own_tools(self, names: Sequence[str]) -> EngineTools:
         return self._planner.offer.own_tools(names)
 
     def _session(self, name: str, keep_names: bool) -> Session | None:

@@ -1,1 +1,1 @@
-"""What runs beside the program, inside the jail. Standard library only; never imports `toolfold`."""
+"""Guest package: runs beside the program, inside the jail. Standard library only, no `toolfold`."""

@@ -1,4 +1,4 @@
-"""The guest's main: wait for a program, run it, report how it ended.
+"""Main loop of the guest: wait for a program, run it, report how it ended.
 
 Rules:
 1. `prepare` runs once in the zygote, `rehearse` in each fork before the lock-down, `main` after it.
@@ -23,13 +23,13 @@ from typing import Any, NoReturn
 from toolfold_guest import preload
 from toolfold_guest.calls import pending
 from toolfold_guest.calls.channel import Channel
-from toolfold_guest.calls.messages import Inbox, Outbox
+from toolfold_guest.calls.messages import GuestInbox, GuestOutbox
 from toolfold_guest.preload import use as use_set
 from toolfold_guest.program import event_loop, replay, termination
 from toolfold_guest.program.compiler import RETURN_NAME, compile_in_parts, compile_program
 from toolfold_guest.program.namespace import Namespace, lenient_loads, preset
 from toolfold_guest.program.output import Outlet, Stream, add_low_level_output
-from toolfold_guest.program.replay import Tape, give, install, place, seed_random, take_back
+from toolfold_guest.program.replay import GuestTape, give, install, place, seed_random, take_back
 from toolfold_guest.program.termination import hints_of
 from toolfold_guest.program.values import encode_value
 from toolfold_guest.shared import names as shared_names
@@ -78,7 +78,7 @@ REHEARSAL_WITH_PANDAS = (
 )
 
 
-class _Made:
+class _GuestState:
     """What `prepare` makes in the zygote; every guest starts with its own copy of the pages."""
 
     loop: event_loop.GuestLoop
@@ -98,7 +98,7 @@ class _Made:
     look_for_program: Callable[[int], Any]  # with the time to wait for it
 
 
-_made = _Made()  # not the class: a type that is changed must be looked up anew
+_state = _GuestState()  # not the class: a type that is changed must be looked up anew
 
 
 def prepare(library_set: str) -> None:
@@ -111,26 +111,26 @@ def prepare(library_set: str) -> None:
     no_network.prepare()
     pending.teach_inspect()
     json.loads = lenient_loads  # type: ignore[assignment]  # takes more than the original
-    loop = _made.loop = event_loop.GuestLoop()
+    loop = _state.loop = event_loop.GuestLoop()
     event_loop.install(loop)
-    _made.first_streams = sys.stdout, sys.stderr
+    _state.first_streams = sys.stdout, sys.stderr
     stdout, stderr = Outlet(1), Outlet(2)
-    _made.streams = sys.__stdout__, sys.__stderr__ = Stream(stdout), Stream(stderr)  # type: ignore[misc]  # none so far
-    inbox, outbox = Inbox(loop), Outbox(stdout, stderr, _made.streams)
-    _made.channel = loop.poll_selector.channel = Channel(loop, inbox, outbox)
-    patches.heed_signals(_made.streams)
+    _state.streams = sys.__stdout__, sys.__stderr__ = Stream(stdout), Stream(stderr)  # type: ignore[misc]  # none so far
+    inbox, outbox = GuestInbox(loop), GuestOutbox(stdout, stderr, _state.streams)
+    _state.channel = loop.poll_selector.channel = Channel(loop, inbox, outbox)
+    patches.heed_signals(_state.streams)
     patches.count_own_frames()
-    _made.file = "program.py"
-    _made.session = ModuleType("__main__")
-    _made.look_for_program = (poll := select.poll()).poll
+    _state.file = "program.py"
+    _state.session = ModuleType("__main__")
+    _state.look_for_program = (poll := select.poll()).poll
     poll.register(_HOST, select.POLLIN)
-    _made.start = marshal.dumps((START, {"seed": 1}), PLAIN)
-    _made.codes = compile_program("len('')")
+    _state.start = marshal.dumps((START, {"seed": 1}), PLAIN)
+    _state.codes = compile_program("len('')")
     # Later passes specialise the bytecode.
     for text in REHEARSALS * 8:
-        said = _rehearse(text)
+        output = _rehearse(text)
         # One that fails warms the wrong code, in silence.
-        assert b'"finished"' in said, said
+        assert b'"finished"' in output, output
     try:
         raise ValueError
     except ValueError as error:
@@ -140,7 +140,7 @@ def prepare(library_set: str) -> None:
 
 def rehearse() -> None:
     """Touch the pages that a program will need, unless one waits already: then it is as fast to run it."""
-    if not _made.look_for_program(0):
+    if not _state.look_for_program(0):
         compile_in_parts("pass")  # what ends in a statement
         _rehearse(REHEARSALS[0])
         if "pandas" in sys.modules:
@@ -162,9 +162,9 @@ def _rehearse(text: str) -> bytes:
     try:
         _serve(guest_end)
     finally:
-        _made.loop.remove_reader(guest_end)
+        _state.loop.remove_reader(guest_end)
         # Here, so that no guest has to let go of this one.
-        _made.session = modules["__main__"] = ModuleType("__main__")
+        _state.session = modules["__main__"] = ModuleType("__main__")
         sys.stdout, sys.stderr = streams
         guest_end.close()
     with host_end:
@@ -179,12 +179,12 @@ def main(fd: int) -> NoReturn:
     folder = getcwd()
     # Modules that the caller gave, or that the program writes, can be imported.
     search_path.append(folder)
-    _made.file = folder + "/program.py"
+    _state.file = folder + "/program.py"
     sock = Socket(AF_UNIX, SOCK_STREAM, 0, fd)
     # The host asks for last words with this signal before it kills.
-    set_handler(SIGTERM, _made.channel.outbox.send_last_words)
+    set_handler(SIGTERM, _state.channel.outbox.send_last_words)
     # And with this one for what was printed so far, while somebody reads along.
-    set_handler(SIGURG, _made.channel.outbox.send_so_far)
+    set_handler(SIGURG, _state.channel.outbox.send_so_far)
     goes_on = _serve(sock, _warm_caches)
     while goes_on:
         goes_on = _serve(sock)
@@ -198,25 +198,25 @@ def _warm_caches() -> None:
 
     Before a guest's first program only: what a session's later ones would call here may be the session's own by then.
     """
-    inbox = _made.channel.inbox
+    inbox = _state.channel.inbox
     if inbox.has_more():
         return
-    _seed(marshal.loads(_made.start)[1]["seed"])
+    _seed(marshal.loads(_state.start)[1]["seed"])
     if inbox.has_more():
         return
-    encode_value(_execute(_made.codes, {}, ""))
-    add_low_level_output(_made.streams)
+    encode_value(_execute(_state.codes, {}, ""))
+    add_low_level_output(_state.streams)
     inbox.look_for_start()
 
 
 def _serve(sock: Any, meanwhile: Callable[[], None] | None = None) -> bool:
     """Run one program; true if its session goes on. `meanwhile` is for the time until its start comes."""
-    channel = _made.channel
+    channel = _state.channel
     # Program and start come apart: the first as soon as the host has the text, the second when its check is done.
     channel.attach(sock)
     # A replay counts them too, and may have had no rehearsal.
-    _made.loop.poll_selector.busy_turns = 0
-    sys.stdout, sys.stderr = _made.streams
+    _state.loop.poll_selector.busy_turns = 0
+    sys.stdout, sys.stderr = _state.streams
     text, tools = channel.inbox.receive_program()
     codes = _make_ready(channel, text, tools)
     # While the host checks the text, not while it waits for the end.
@@ -227,12 +227,12 @@ def _serve(sock: Any, meanwhile: Callable[[], None] | None = None) -> bool:
     channel.unsent.reports_waiting = options.get("report_waiting", False)
     channel.max_argument_bytes = options["max_argument_bytes"]
     if "tape" in options:
-        channel.inbox.tape = Tape(*options["tape"])
+        channel.inbox.tape = GuestTape(*options["tape"])
         install(channel.inbox.tape, options["seed"])
     else:
         _seed(options["seed"])
     if "clock" in options or "stdin" in options:
-        give(_made.loop, options)
+        give(_state.loop, options)
     if "library_set" in options:
         use_set(options["library_set"])
     # Before the program and after its start: a program that is refused must leave no files in a session.
@@ -245,31 +245,31 @@ def _serve(sock: Any, meanwhile: Callable[[], None] | None = None) -> bool:
     # A session's threads may live on until its next program; any other program ends with its threads.
     if thread_count() and not is_session:
         threading._shutdown()  # type: ignore[attr-defined]  # waits for the program's threads, as an exit does
-    hints = hints_of(channel.habits, _made.notes) if _made.notes or channel.habits.has_any() else []
+    hints = hints_of(channel.habits, _state.notes) if _state.notes or channel.habits.has_any() else []
     if leaves_something or termination.has_handlers():
-        termination.end(_made.session.__dict__, is_session=is_session)
-    add_low_level_output(_made.streams, text)
+        termination.end(_state.session.__dict__, is_session=is_session)
+    add_low_level_output(_state.streams, text)
     channel.outbox.send_end(status, value, error, message, hints)
     if is_session:
         _restore_streams()
-        take_back(_made.loop)
+        take_back(_state.loop)
     return is_session
 
 
 def _restore_streams() -> None:
     """For the next program of a session, whatever the last one did to them."""
-    sys.__stdout__, sys.__stderr__ = _made.streams  # type: ignore[misc]  # read-only to mypy
-    for stream in _made.streams:
+    sys.__stdout__, sys.__stderr__ = _state.streams  # type: ignore[misc]  # read-only to mypy
+    for stream in _state.streams:
         stream.reopen()
 
 
 def _make_ready(channel: Channel, text: str, tools: list[Any]) -> _Codes | BaseException:
     """All that needs no start: the text may yet be refused, so nothing of the program runs here."""
-    modules["__main__"] = _made.session
-    names = _made.session.__dict__
+    modules["__main__"] = _state.session
+    names = _state.session.__dict__
     names[RETURN_NAME] = Returned
-    names["__file__"] = _made.file
-    termination.remember_source(text, _made.file)
+    names["__file__"] = _state.file
+    termination.remember_source(text, _state.file)
     # Else a program that sets no result would return that of the one before.
     names.pop("result", None)  # of an earlier program
     try:
@@ -277,11 +277,11 @@ def _make_ready(channel: Channel, text: str, tools: list[Any]) -> _Codes | BaseE
         codes = compile_in_parts(text) or compile_program(text)
         namespace = Namespace(channel, tools)
         mentioned = _mentioned(codes)
-        wanted = namespace.wanted(mentioned)
-        if wanted or "tools" in text:
-            namespace.style = style_of(text, wanted)
+        tool_names = namespace.mentioned_tools(mentioned)
+        if tool_names or "tools" in text:
+            namespace.style = style_of(text, tool_names)
             if namespace.style != "awaited":
-                codes = _recompile(namespace, text, wanted) or codes
+                codes = _recompile(namespace, text, tool_names) or codes
                 mentioned = _mentioned(codes)
         namespace.fill(names, mentioned)
         shared_names.tools[0] = namespace.names
@@ -292,19 +292,19 @@ def _make_ready(channel: Channel, text: str, tools: list[Any]) -> _Codes | BaseE
     return codes
 
 
-def _recompile(namespace: Namespace, text: str, wanted: set[str]) -> _Codes | None:
+def _recompile(namespace: Namespace, text: str, tool_names: set[str]) -> _Codes | None:
     """The code of a program that does not await all its calls; `None` if that need not differ."""
-    reading = namespace.reading(wanted)
+    reading = namespace.reading(tool_names)
     if namespace.style == "mixed":
-        return compile_program(text, wanted or {"tools"}, reading)
+        return compile_program(text, tool_names or {"tools"}, reading)
     listed = {name for name in reading if f"[{name}(" in text}
     return compile_program(text, reading=listed) if listed else None
 
 
 def _run(codes: _Codes | BaseException, text: str, options: dict[str, Any]) -> tuple[str, str, str, str]:
     """How it ended: status, value, the whole report, and the report's message where that is only a part of it."""
-    names = _made.session.__dict__
-    _made.notes = []
+    names = _state.session.__dict__
+    _state.notes = []
     try:
         if isinstance(codes, BaseException):
             raise codes
@@ -316,7 +316,7 @@ def _run(codes: _Codes | BaseException, text: str, options: dict[str, Any]) -> t
             value = names.get("result")
             if isinstance(value, _NOT_RESULTS):
                 value = None
-        encoded, _made.notes = encode_value(notebook.with_pictures(value))
+        encoded, _state.notes = encode_value(notebook.with_pictures(value))
         limit = options.get("max_value_bytes", 0)
         if limit and len(encoded) * 4 > limit and text_bytes(encoded) > limit:
             size = text_bytes(encoded)
@@ -337,7 +337,7 @@ def _execute(codes: _Codes, names: dict[str, Any], text: str) -> Any:
     try:
         # A program that never mentions asyncio and awaits nothing needs no running loop.
         if any(code.co_flags & CO_COROUTINE for code in codes if code) or "asyncio" in text:
-            return _made.loop.run_until_complete(_drive(codes, names))
+            return _state.loop.run_until_complete(_drive(codes, names))
         exec(codes[0], names)  # noqa: S102  # running the program is what this is for
         value = eval(codes[1], names) if codes[1] else None
     except Returned as returned:
@@ -361,8 +361,8 @@ async def _drive(codes: _Codes, names: dict[str, Any]) -> Any:
         rest = asyncio.all_tasks() - {asyncio.current_task()}
         if rest:
             await _cancel(rest)
-        if _made.loop._asyncgens:  # type: ignore[attr-defined]  # asyncio's own list of those that are not at their end
-            await _made.loop.shutdown_asyncgens()
+        if _state.loop._asyncgens:  # type: ignore[attr-defined]  # asyncio's own list of those that are not at their end
+            await _state.loop.shutdown_asyncgens()
 
 
 async def _cancel(tasks: Any) -> None:

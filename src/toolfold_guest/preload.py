@@ -1,4 +1,4 @@
-"""Libraries loaded once, before any fork: every guest then shares their pages."""
+"""Library preloading before any fork: every guest then shares the loaded pages."""
 
 import contextlib
 import importlib

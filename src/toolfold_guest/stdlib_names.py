@@ -1,4 +1,4 @@
-"""What a guest uses of the standard library after the fork, to be imported by name.
+"""Standard-library names that a guest uses after the fork, imported by name.
 
 To look `os.dup2` up in `os` writes to four pages (the module, the name, the type's cache, and the name that is driven
 out of it), and each is then a copy of the guest's own. A name of the module's own costs none of them. So what runs

@@ -1,4 +1,4 @@
-"""The fork server inside the jail: loads libraries once, then forks a locked guest per request.
+"""Fork server inside the jail: loads libraries once, then forks a locked guest per request.
 
 Rules:
 1. No program ever runs here. Descriptors 3 (control) and 4 (/proc) are this process's alone.
@@ -26,7 +26,7 @@ from toolfold_guest import preload
 from toolfold_guest import preload as toolfold_guest_preload
 from toolfold_guest.jail import kernel, lockdown
 from toolfold_guest.jail.kernel import PROC_FD, take
-from toolfold_guest.jail.lockdown import Lockdown, Plan
+from toolfold_guest.jail.lockdown import ForkPlan, Lockdown
 from toolfold_guest.shared.folders import remove_tree
 from toolfold_guest.stdlib_names import duplicate, write
 
@@ -79,7 +79,7 @@ class _Server:
         """Guest id by process id."""
         self._forgotten: set[int] = set()
         """Guests that the host let go of while they were still dying: their folders go with them."""
-        self._plans: dict[tuple[Any, ...], Plan] = {}
+        self._plans: dict[tuple[Any, ...], ForkPlan] = {}
         """By the limits that they are for."""
         # Before any library is loaded: some read the environment and the path once, on import.
         place = len(sys.path)
@@ -170,7 +170,7 @@ class _Server:
             raise OSError(0, "fork refused: too many processes, or too little memory")
         return process
 
-    def _plan(self, limits: dict[str, Any], folder: str) -> Plan:
+    def _plan(self, limits: dict[str, Any], folder: str) -> ForkPlan:
         # A folder of its own is in the steps, so nobody else can take them.
         if folder:
             return self._lockdown.plan(limits, self._vm_bytes, folder)
@@ -183,7 +183,7 @@ class _Server:
             plan = self._plans[key] = self._lockdown.plan(limits, self._vm_bytes, folder)
         return plan
 
-    def _become_guest(self, fd: int, plan: Plan, folder: str) -> NoReturn:
+    def _become_guest(self, fd: int, plan: ForkPlan, folder: str) -> NoReturn:
         try:
             duplicate(fd, CONTROL_FD)  # the control socket ends here
             # The order is the point: own namespaces, then the host gets its descriptor, then pages are touched
@@ -216,8 +216,8 @@ class _Server:
                 break
             guest = self._ids.pop(process, None)
             if guest is not None:
-                grown = max(0, _resident_bytes(used) - self._resident_bytes)
-                ended.append((guest, os.waitstatus_to_exitcode(status), used.ru_utime + used.ru_stime, grown))
+                grown_bytes = max(0, _resident_bytes(used) - self._resident_bytes)
+                ended.append((guest, os.waitstatus_to_exitcode(status), used.ru_utime + used.ru_stime, grown_bytes))
                 if guest in self._forgotten:
                     self._forget(guest)
         if ended:
@@ -263,12 +263,12 @@ def _remove(folder: str) -> None:
 
 
 def _is_small(folder: str) -> bool:
-    left, waiting = _FEW_FILES, [folder]
+    remaining, waiting = _FEW_FILES, [folder]
     while waiting:
         with contextlib.suppress(OSError), os.scandir(waiting.pop()) as entries:
             for entry in entries:
-                left -= 1
-                if left < 0:
+                remaining -= 1
+                if remaining < 0:
                     return False
                 if entry.is_dir(follow_symlinks=False):
                     waiting.append(entry.path)

@@ -17,7 +17,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.installed import toy_engine
-from toolfold.engines.base import Called, Died, Ended, Engine, Event, Order, Printed, Run, Taped, Timed, Waiting
+from toolfold.engines.base import Called, Died, Ended, Engine, Event, Order, Printed, ReplayTape, Run, Timed, Waiting
 from toolfold.engines.registry import engine_named
 from toolfold.engines.scripted import ScriptedEngine
 from toolfold.errors import EngineUnavailable
@@ -323,7 +323,7 @@ await asyncio.gather(late(), ask())
 
 async def test_timers_that_the_pause_counts_for_run_out_before_its_replies(engine: Engine) -> None:
     text = TIMER_AND_REPLY.format(seconds=1000)
-    async with watched(engine, text, report_waiting=True, tape=Taped()) as watch:
+    async with watched(engine, text, report_waiting=True, tape=ReplayTape()) as watch:
         await watch.until(lambda events: Waiting(0) in events)
         watch.run.hold()
         assert isinstance(watch.run, Timed)

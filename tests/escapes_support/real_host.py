@@ -7,7 +7,7 @@ import os
 import time
 
 from tests.escapes_support.seen import BLOB, Seen, descendants, open_descriptors
-from toolfold.engines.base import Called, Died, Ended, Order, Printed, Taped, Waiting
+from toolfold.engines.base import Called, Died, Ended, Order, Printed, ReplayTape, Waiting
 from toolfold.engines.process import ProcessEngine
 from toolfold.models import Problem, Reply
 
@@ -59,7 +59,7 @@ async def _follow(engine: ProcessEngine, order: Order, seen: Seen, before: int) 
                     seen.files = {file.name: file.data for file in event.files}
                 case Died():
                     seen.error = f"Died: {event.detail}"
-                case Taped():
+                case ReplayTape():
                     seen.taped += 1 + len(event.wakes) + len(event.clocks)
                 case Waiting():
                     pass

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from toolfold_guest.jail.kernel import Steps, take
+from toolfold_guest.jail.kernel import SyscallList, take
 
 
 @pytest.fixture
@@ -38,7 +38,7 @@ def _open_here() -> list[int]:
     return [int(name) for name in text.split()]
 
 
-def _in_fork(steps: Steps) -> str:
+def _in_fork(steps: SyscallList) -> str:
     """What became of the steps in a process of its own; empty if all is well."""
     receiving, sending = os.pipe()
     planned = steps.planned()
@@ -65,7 +65,7 @@ def _in_fork(steps: Steps) -> str:
 
 def test_steps_do_what_they_say(taken: list[int], tmp_path: Path) -> None:
     (tmp_path / "there").write_bytes(b"old")
-    steps = Steps(taken)
+    steps = SyscallList(taken)
     steps.make_folder(str(tmp_path / "new"))
     steps.change_folder(str(tmp_path / "new"))
     fd = steps.open("file", os.O_RDWR | os.O_CREAT, 0o600)
@@ -84,14 +84,14 @@ def test_steps_do_what_they_say(taken: list[int], tmp_path: Path) -> None:
 
 
 def test_a_call_that_fails_is_named(taken: list[int], tmp_path: Path) -> None:
-    steps = Steps(taken)
+    steps = SyscallList(taken)
     steps.change_folder(str(tmp_path / "missing"))
     assert _in_fork(steps) == "chdir: No such file or directory"
 
 
 def test_a_descriptor_that_nobody_planned_for_is_refused(taken: list[int], tmp_path: Path) -> None:
-    missing = Steps(taken).free()
-    steps = Steps([*taken, missing])
+    missing = SyscallList(taken).free()
+    steps = SyscallList([*taken, missing])
     fd = steps.open(str(tmp_path), os.O_RDONLY | os.O_DIRECTORY)
     steps.add("write", fd, b"never", 5, result=5)
     assert _in_fork(steps) == f"openat: returned {missing} instead of {fd}"
@@ -100,7 +100,7 @@ def test_a_descriptor_that_nobody_planned_for_is_refused(taken: list[int], tmp_p
 def test_a_descriptor_is_handed_over_with_its_text(tmp_path: Path) -> None:
     here, there = socket.socketpair()
     with here, there:
-        steps = Steps(_open_here())
+        steps = SyscallList(_open_here())
         folder = steps.open(str(tmp_path), os.O_RDONLY | os.O_DIRECTORY)
         steps.hand_over(folder, by=there.fileno(), text=b"D")
         steps.close(folder)

@@ -1,4 +1,4 @@
-"""The contract between the runtime and the places where programs run.
+"""Engine contract between the runtime and the places where programs run: events, orders, protocols.
 
 An engine opens a run; a run yields events and takes replies. The host loop owns
 concurrency, cancelling, approval and pausing, once, for all engines.
@@ -90,7 +90,7 @@ class Waiting:
 
 
 @dataclass(frozen=True, slots=True)
-class Taped:
+class ReplayTape:
     """What a replay needs besides the replies; comes before the calls that it led to."""
 
     wakes: tuple[int, ...] = ()
@@ -122,7 +122,7 @@ class Died:
     detail: str
 
 
-Event: TypeAlias = Printed | Called | Served | Waiting | Taped | Ended | Died
+Event: TypeAlias = Printed | Called | Served | Waiting | ReplayTape | Ended | Died
 
 
 class Order(msgspec.Struct, frozen=True, kw_only=True):
@@ -137,7 +137,7 @@ class Order(msgspec.Struct, frozen=True, kw_only=True):
     """Keep the guest, with its names and files, for the next order of the same session."""
     seed: int | None = None
     """Seeds the guest's randomness; `None` takes a fresh seed."""
-    tape: Taped | None = None
+    tape: ReplayTape | None = None
     """Makes the program repeatable and yields `Taped`; one that is not empty is replayed first."""
     snapshot: bytes = b""
     """Go on from here instead of from the start; the tape is then what came after it. Its seal was opened."""
@@ -149,7 +149,7 @@ class Order(msgspec.Struct, frozen=True, kw_only=True):
     """Told how many bytes the program takes once it stands still in a pause. An engine may pass it by."""
 
 
-class OwnTools(NamedTuple):
+class EngineTools(NamedTuple):
     """Tools that an engine may call where its programs are."""
 
     specs: tuple[ToolSpec, ...]
@@ -255,7 +255,7 @@ class EngineSettings:
     """How many guests may wait with the names of their sessions."""
     max_kept_bytes: int = MOST_KEPT_BYTES
     """How much memory those may hold together."""
-    own_tools: Callable[[Sequence[str]], OwnTools] | None = None
+    own_tools: Callable[[Sequence[str]], EngineTools] | None = None
     """Describes tools of the runtime, by their names; raises `UsageError` for those that only the runtime can call."""
 
 

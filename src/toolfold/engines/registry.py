@@ -1,4 +1,4 @@
-"""Engines by name: the built-in ones, and those that other distributions register under `toolfold.engines`."""
+"""Engine registry: the built-in engines, those that distributions register, and the automatic choice."""
 
 from __future__ import annotations
 
@@ -45,9 +45,9 @@ def engine_named(
         UsageError: there is no such engine, it cannot be imported, or it has no such option.
     """
     make = _factory(name)
-    given = options or {}
-    _refuse_unknown(name, make, given)
-    return make(settings or EngineSettings(), **given)
+    engine_options = options or {}
+    _refuse_unknown(name, make, engine_options)
+    return make(settings or EngineSettings(), **engine_options)
 
 
 def engine_names() -> tuple[str, ...]:
@@ -80,14 +80,14 @@ def with_old_keywords(
     engine: str | Engine, options: Mapping[str, Any] | None, **keywords: Any
 ) -> Mapping[str, Any] | None:
     """The options of an engine, with those that were given as keywords of the runtime."""
-    said = {key: value for key, value in keywords.items() if value is not None}
-    if not said:
+    legacy_options = {key: value for key, value in keywords.items() if value is not None}
+    if not legacy_options:
         return options
-    names = ", ".join(said)
+    names = ", ".join(legacy_options)
     # 4: the caller of the runtime's constructor, which is wrapped.
-    warnings.warn(f"{names}: pass engine_options={said!r} instead", DeprecationWarning, stacklevel=4)
+    warnings.warn(f"{names}: pass engine_options={legacy_options!r} instead", DeprecationWarning, stacklevel=4)
     # Other engines have always ignored these.
-    return {**process_options(engine, **said), **(options or {})} if isinstance(engine, str) else options
+    return {**process_options(engine, **legacy_options), **(options or {})} if isinstance(engine, str) else options
 
 
 def chosen_engine(engine: str | Engine, options: Mapping[str, Any] | None, settings: EngineSettings) -> Engine:
@@ -124,21 +124,25 @@ def _registered() -> dict[str, set[str]]:
     # Here, not at the top: start-up time, and the built-in engines do without.
     from importlib.metadata import entry_points  # noqa: PLC0415
 
-    found: dict[str, set[str]] = {}
+    targets_by_name: dict[str, set[str]] = {}
     for entry in entry_points(group=GROUP):
-        found.setdefault(entry.name, set()).add(entry.value)
-    return found
+        targets_by_name.setdefault(entry.name, set()).add(entry.value)
+    return targets_by_name
 
 
 def _refuse_unknown(name: str, make: EngineFactory, options: Mapping[str, Any]) -> None:
-    parameters = [one for one in inspect.signature(make).parameters.values() if one.kind is not one.POSITIONAL_ONLY]
-    if any(one.kind is one.VAR_KEYWORD for one in parameters):
+    parameters = [
+        parameter
+        for parameter in inspect.signature(make).parameters.values()
+        if parameter.kind is not parameter.POSITIONAL_ONLY
+    ]
+    if any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters):
         return
-    known = [one.name for one in parameters if one.kind is one.KEYWORD_ONLY]
+    option_names = [parameter.name for parameter in parameters if parameter.kind is parameter.KEYWORD_ONLY]
     for key in options:
-        if key not in known:
+        if key not in option_names:
             # One with an underscore is between us and the engine.
-            public = [one for one in known if not one.startswith("_")]
+            public = [parameter for parameter in option_names if not parameter.startswith("_")]
             raise UsageError(f"engine {name!r} has no option {key!r}; it has {', '.join(public) or 'none'}")
 
 

@@ -1,4 +1,4 @@
-"""An engine that plays back events and remembers what it was given. For tests; runs no program."""
+"""Scripted engine for tests: plays back events, records its orders and answers, and runs no program."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class ScriptedRun:
     """One play of the script."""
 
     def __init__(self, events: tuple[Event, ...], answers: list[Reply], *, waits: bool) -> None:
-        self._left = deque(events)
+        self._remaining_events = deque(events)
         self._answers = answers
         self._waits = waits
         self._open: set[int] = set()
@@ -77,14 +77,14 @@ class ScriptedRun:
 
     async def __aiter__(self) -> AsyncIterator[Event]:
         # An event leaves the script only when it is played: after a pause the run is iterated again.
-        while self._left:
-            event = self._left[0]
+        while self._remaining_events:
+            event = self._remaining_events[0]
             if self._waits or isinstance(event, Ended | Died):
                 async for nudge in self._until_answered():
                     yield nudge
             if self._stopped is not None:
                 break
-            self._left.popleft()
+            self._remaining_events.popleft()
             if isinstance(event, Called):
                 self._open.update(call.id for call in event.calls)
             self._is_over = isinstance(event, Ended | Died)

@@ -1,4 +1,4 @@
-"""A fork server for one program: started ahead, with the libraries that the program names and nothing else."""
+"""Single-use fork server, started early with only the libraries that one program names."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from toolfold.engines.process.launch import Launched, Plan, launch_ahead, tier_named
+from toolfold.engines.process.launch import Launched, LaunchPlan, launch_ahead, tier_named
 from toolfold.engines.process.layout import with_room
 from toolfold.models import OWN_SETS, InstalledSet, LibrarySet, Limits
 from toolfold_guest.shared.names import DATA_LIBRARIES, SCIENCE_LIBRARIES
@@ -16,14 +16,14 @@ _IMPORT: Final = re.compile(r"^[ \t]*(?:import|from)[ \t]+([A-Za-z_][\w.]*)", re
 
 
 @dataclass(frozen=True, slots=True)
-class Single:
+class SingleUseServer:
     """An option of the process engine, for a host that runs one program and leaves."""
 
-    plan: Plan
+    plan: LaunchPlan
     launched: Launched
 
     @classmethod
-    def launch(cls, text: str, limits: Limits, *, isolation: str, sets: Sequence[InstalledSet] = ()) -> Single:
+    def launch(cls, text: str, limits: Limits, *, isolation: str, sets: Sequence[InstalledSet] = ()) -> SingleUseServer:
         """Start the server for this program.
 
         Raises:
@@ -38,7 +38,7 @@ class Single:
 
     def has(self, library_set: LibrarySet) -> bool:
         """Whether a program that needs this set can run in it."""
-        return library_set in OWN_SETS or any(one.replaces(library_set) for one in self.plan.sets)
+        return library_set in OWN_SETS or any(candidate.replaces(library_set) for candidate in self.plan.sets)
 
     def give_up(self) -> None:
         """Nobody wants it, or its engine is through with it: it has ended when this returns."""
@@ -47,9 +47,9 @@ class Single:
         self.launched.process.wait()
 
 
-def _plan_of(text: str, limits: Limits, isolation: str, sets: Sequence[InstalledSet]) -> Plan:
+def _plan_of(text: str, limits: Limits, isolation: str, sets: Sequence[InstalledSet]) -> LaunchPlan:
     mounted = _set_of(text, sets)
-    return Plan(
+    return LaunchPlan(
         tier=tier_named(isolation),
         library_set="bare",
         limits=with_room(limits, mounted),
@@ -74,8 +74,10 @@ def modules_of(text: str) -> tuple[str, ...]:
 def _set_of(text: str, sets: Sequence[InstalledSet]) -> InstalledSet | None:
     """The installed set that the program most likely needs; should the check find another, its jail is made then."""
     # What is preloaded needs a server of its own: it is imported before the last locks are set.
-    found = [one for one in sets if not one.preload and not _roots(text).isdisjoint(one.modules)]
-    return max(found, key=lambda one: len(_roots(text) & one.modules), default=None)
+    candidates = [
+        candidate for candidate in sets if not candidate.preload and not _roots(text).isdisjoint(candidate.modules)
+    ]
+    return max(candidates, key=lambda candidate: len(_roots(text) & candidate.modules), default=None)
 
 
 def _roots(text: str) -> set[str]:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
     from contextlib import AbstractAsyncContextManager
 
-    from toolfold.engines.base import Ended, Event, Run, Taped
+    from toolfold.engines.base import Ended, Event, ReplayTape, Run
     from toolfold.errors import ToolfoldError
     from toolfold.events import Tell
     from toolfold.execution.output import OutputWatch
@@ -198,7 +198,7 @@ class ExecutionRecord:
         """All that was noted is safe when this returns."""
         await self._ledger.flush(self._id)
 
-    def note_tape(self, event: Taped) -> None:
+    def note_tape(self, event: ReplayTape) -> None:
         """What a replay needs besides the replies; it comes before the calls that it led to."""
         self._is_spoilt = self._is_spoilt or event.is_spoilt
         self.note(Tape(event.wakes, event.clocks, event.is_spoilt))
@@ -368,7 +368,7 @@ class Execution:
         """The run's events; where a local call turns out to need a yes, also our own `Waiting`."""
         return aiter(self.life.run)
 
-    def keep(self, event: Printed | Taped | Served) -> None:
+    def keep(self, event: Printed | ReplayTape | Served) -> None:
         """Output for the outcome, the tape for a replay, or a call that the engine has served."""
         if isinstance(event, Served):
             self.calls.note_served(event)

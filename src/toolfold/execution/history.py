@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from toolfold.engines.base import Taped
+from toolfold.engines.base import ReplayTape
 from toolfold.errors import Fenced, ReplayDiverged, ToolfoldError, UsageError
 from toolfold.execution.outcome import record_of
 from toolfold.execution.output import Output
@@ -233,7 +233,7 @@ class ReplayHistory:
         """When that was, by the ledger's clock; `None` where nobody noted it."""
         self.last_tick = _last_tick(history)
         """The last that is known of its wall clock."""
-        self.tape = Taped(
+        self.tape = ReplayTape(
             tuple(wake for tape in tapes for wake in tape.wakes), tuple(read for tape in tapes for read in tape.clocks)
         )
 

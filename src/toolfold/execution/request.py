@@ -24,7 +24,7 @@ from toolfold.tools.policy import Policy
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
-    from toolfold.engines.base import Engine, Taped
+    from toolfold.engines.base import Engine, ReplayTape
     from toolfold.events import Listeners
     from toolfold.execution.history import ReplayHistory, Rerun
     from toolfold.models import CallRecord, File, Program, ToolSpec
@@ -159,7 +159,7 @@ class ExecutionPlan(msgspec.Struct, frozen=True, kw_only=True):
     start_record: StartRecord
     outside: frozenset[str]
     """Names of the tools that only the caller can answer."""
-    tape: Taped | None
+    tape: ReplayTape | None
     """Set if the execution can be replayed; not empty if it is."""
     can_pause: bool
     session: Session | None = None

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from toolfold.engines.base import OwnTools, Taped
+from toolfold.engines.base import EngineTools, ReplayTape
 from toolfold.errors import ToolfoldError
 from toolfold.events import ProgramRejected
 from toolfold.execution.history import Rerun, history_of, put_on_record, take_over
@@ -95,7 +95,7 @@ class RuntimeTools:
         """The one that is kept, where it knows these very tools."""
         return self.checker if specs is self.specs else Checker(specs)
 
-    def own_tools(self, names: Sequence[str]) -> OwnTools:
+    def own_tools(self, names: Sequence[str]) -> EngineTools:
         """These tools, for an engine that calls them where its programs are.
 
         Raises:
@@ -103,7 +103,7 @@ class RuntimeTools:
         """
         shipped = shipment(names, self.router.catalog, self._policy, self._steps)
         specs = tuple(tool.spec for tool in shipped.tools)
-        return OwnTools(specs, encode(shipped), "toolfold.execution.calls:OwnTools")
+        return EngineTools(specs, encode(shipped), "toolfold.execution.calls:OwnTools")
 
     def approval_tools(self, specs: Iterable[ToolSpec]) -> frozenset[str]:
         """Names of those that need a yes."""
@@ -262,7 +262,7 @@ class ExecutionPlanner:
             request, program, specs, engine=self.services.engine, saved_files=saved_files, outputs=outputs, door=self.services.door
         )  # fmt: skip
         plan = self._plan(
-            start_record, Taped() if request.is_taped else None, request.session, can_pause=request.can_pause, on_call=request.on_call,
+            start_record, ReplayTape() if request.is_taped else None, request.session, can_pause=request.can_pause, on_call=request.on_call,
             rerun=rerun, is_durable=request.is_durable,
         )  # fmt: skip
         forewarned = self.services.engine.capabilities.forewarned
@@ -273,7 +273,7 @@ class ExecutionPlanner:
 
     # Any: the other fields of `Plan`.
     def _plan(
-        self, start_record: StartRecord, tape: Taped | None, session: Session | None, **more: Any
+        self, start_record: StartRecord, tape: ReplayTape | None, session: Session | None, **more: Any
     ) -> ExecutionPlan:
         approval_tools = self.offer.approval_tools(start_record.tools)
         outside = frozenset(start_record.outside)

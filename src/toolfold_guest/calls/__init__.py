@@ -1,1 +1,1 @@
-"""calls."""
+"""Tool calls of a program: messages, channel and pending calls."""

@@ -1,4 +1,4 @@
-"""A program's tool calls: out to the host, and their replies back to whoever waits for them.
+"""Call channel of a program: tool calls out to the host, replies back to whoever waits for them.
 
 Rules:
 1. Calls made before the event loop sleeps leave together; many leave in parts, which are still one pause.
@@ -13,7 +13,7 @@ import asyncio
 import threading
 from typing import Any
 
-from toolfold_guest.calls.messages import Inbox, Outbox
+from toolfold_guest.calls.messages import GuestInbox, GuestOutbox
 from toolfold_guest.program.compiler import FILENAME
 from toolfold_guest.program.values import encode, revive
 from toolfold_guest.shared.wire import MAX_LINE, text_bytes
@@ -50,7 +50,7 @@ class Habits:
 class Channel:
     """Shared by the event loop, blocking calls and threads."""
 
-    def __init__(self, loop: Any, inbox: Inbox, outbox: Outbox) -> None:
+    def __init__(self, loop: Any, inbox: GuestInbox, outbox: GuestOutbox) -> None:
         self.loop = loop
         self.inbox, self.outbox = inbox, outbox
         self.unsent = UnsentCalls(inbox, outbox)
@@ -268,7 +268,7 @@ SEND_AT_CALLS = 64  # the host serves them while the program makes the next
 class UnsentCalls:
     """Gives calls their ids, and says with each frame of them whether the guest waits."""
 
-    def __init__(self, inbox: Inbox, outbox: Outbox) -> None:
+    def __init__(self, inbox: GuestInbox, outbox: GuestOutbox) -> None:
         self._inbox, self._outbox = inbox, outbox
 
     def reset(self) -> None:
@@ -298,17 +298,17 @@ class UnsentCalls:
     @property
     def is_waiting_news(self) -> bool:
         """Whether the host wants to hear that the guest waits, and has not since the last reply."""
-        return self.reports_waiting and self._told_waiting != self._inbox.seen
+        return self.reports_waiting and self._told_waiting != self._inbox.replies_seen
 
     def send(self, *, waits: bool) -> None:
         """All of them in one frame, with what a replay needs to know."""
         # Taken first: a print while the frame is being made may send another.
         calls, self._calls, self._bytes = self._calls, [], 0
-        seen = -1
+        replies_seen = -1
         if waits and self.reports_waiting:
-            seen = self._told_waiting = self._inbox.seen
+            replies_seen = self._told_waiting = self._inbox.replies_seen
         tape = self._inbox.tape
-        self._outbox.send_calls(calls, seen, "null" if tape is None else tape.take())
+        self._outbox.send_calls(calls, replies_seen, "null" if tape is None else tape.take())
 
 
 # ----------------------------------------------------------------------------------------------------

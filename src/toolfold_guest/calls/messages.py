@@ -1,4 +1,4 @@
-"""Messages from the host: read from the socket, cut apart, and handed out one at a time or as a batch of replies.
+"""Message transport of a guest: host messages read one at a time or in batches, frames written.
 
 The host is trusted, so messages are `marshal`; end of file means that the host is gone, and the guest goes too.
 """
@@ -11,7 +11,7 @@ import time
 from typing import Any
 
 from toolfold_guest.program.output import Outlet, Stream
-from toolfold_guest.program.replay import Tape
+from toolfold_guest.program.replay import GuestTape
 from toolfold_guest.shared.polling import Patience
 from toolfold_guest.shared.wire import (
     CALLS,
@@ -37,7 +37,7 @@ _unpack = HEADER.unpack_from
 _buffer = memoryview(bytearray(BUFFER_BYTES))
 
 
-class Inbox:
+class GuestInbox:
     """What has come of one conversation, and how many replies of it were taken."""
 
     def __init__(self, loop: Any) -> None:
@@ -52,8 +52,8 @@ class Inbox:
         self._sock, self._recv_into = sock, sock.recv_into
         self.fd = sock.fileno()
         self.patience = Patience(sock)
-        self.tape: Tape | None = None
-        self.seen = 0
+        self.tape: GuestTape | None = None
+        self.replies_seen = 0
         """Replies taken so far: tells the host whether a `waiting` is stale."""
 
     @property
@@ -79,7 +79,7 @@ class Inbox:
             batch = [reply for reply in batch if reply is not None]
             if tape is not None:
                 tape.woke(len(batch))
-        self.seen += len(batch)
+        self.replies_seen += len(batch)
         return batch
 
     def receive_program(self) -> tuple[str, list[Any]]:
@@ -188,7 +188,7 @@ _OWN_FRAMES = 8
 """How deep a signal may find us in our own code, and in what that calls."""
 
 
-class Outbox:
+class GuestOutbox:
     """The sending end of one socket. Every frame takes along what the program has printed so far."""
 
     def __init__(self, stdout: Outlet, stderr: Outlet, streams: tuple[Stream, Stream]) -> None:
@@ -203,9 +203,9 @@ class Outbox:
         self._stderr.reset()
         self._sock, self._send = sock, sock.send
 
-    def send_calls(self, calls: list[str], seen: int, tape: str) -> None:
+    def send_calls(self, calls: list[str], replies_seen: int, tape: str) -> None:
         """Calls that have gathered; `seen` is -1 unless the guest waits."""
-        self._emit(f"[{CALLS},{self._take_output()},[{','.join(calls)}],{seen},{tape}]")
+        self._emit(f"[{CALLS},{self._take_output()},[{','.join(calls)}],{replies_seen},{tape}]")
 
     def send_printed(self) -> None:
         """Output that cannot wait for a call."""
@@ -244,8 +244,8 @@ class Outbox:
         """The last frame of a program."""
         output = self._take_output()
         cut = f"[{self._stdout.cut_bytes},{self._stderr.cut_bytes}]"
-        said = f",{_quote(_shortened(message))},[{','.join(map(_quote, hints))}]" if message or hints else ""
-        self._emit(f"[{ENDED},{output},{_quote(status)},{value_text},{_quote(_shortened(error))},{cut}{said}]")
+        details = f",{_quote(_shortened(message))},[{','.join(map(_quote, hints))}]" if message or hints else ""
+        self._emit(f"[{ENDED},{output},{_quote(status)},{value_text},{_quote(_shortened(error))},{cut}{details}]")
 
     def _take_output(self) -> str:
         self._gather_stdout()
@@ -259,9 +259,9 @@ class Outbox:
         frame = HEADER.pack(len(data)) + data
         # Threads send too, and half a frame inside of another is a breach.
         with self._sending:
-            sent = self._send(frame)
-            if sent != len(frame):
-                self._sock.sendall(memoryview(frame)[sent:])
+            sent_bytes = self._send(frame)
+            if sent_bytes != len(frame):
+                self._sock.sendall(memoryview(frame)[sent_bytes:])
 
 
 def _shortened(text: str) -> str:

@@ -1,4 +1,4 @@
-"""A tool call without `await`: awaitable, and its own value wherever it is used as one.
+"""Pending tool call, made without `await`: awaitable, and its own value wherever it is used as one.
 
 Rules:
 1. A call is made once or not at all: when it is awaited, or when something needs its value, whichever comes first.
@@ -182,8 +182,8 @@ class Maker:
     def blocking(self) -> Any:
         return self._channel.call_in_place(self.index, self.name, self._arguments(), self.line)
 
-    def blocking_with(self, others: "list[Maker]") -> list[tuple[bool, Any]]:
-        calls = [(one.index, one.name, one._arguments(), one.line) for one in others]
+    def blocking_with(self, makers: "list[Maker]") -> list[tuple[bool, Any]]:
+        calls = [(maker.index, maker.name, maker._arguments(), maker.line) for maker in makers]
         return self._channel.call_together(calls)  # type: ignore[no-any-return]
 
     def never_made(self) -> None:
@@ -219,7 +219,7 @@ def use(value: Any) -> Any:
 
 def together(values: list[Any]) -> list[Any]:
     """The calls of one list comprehension."""
-    calls = [one for one in values if type(one) is PendingCall and one._toolfold_maker.is_read_only]
+    calls = [value for value in values if type(value) is PendingCall and value._toolfold_maker.is_read_only]
     if len(calls) > 1:
         # One lock for all of them: whichever is needed first makes all.
         lock = calls[0]._toolfold_lock
@@ -230,7 +230,7 @@ def together(values: list[Any]) -> list[Any]:
 
 def all_of(values: list[Any]) -> list[Any]:
     """The values of one list comprehension whose calls nothing awaits."""
-    return [value_of(one) for one in together(values)]
+    return [value_of(value) for value in together(values)]
 
 
 def unmade() -> list[str]:
@@ -238,7 +238,11 @@ def unmade() -> list[str]:
     import gc  # noqa: PLC0415  # at the end of a program that left some
 
     # Calls that were dropped have reported themselves; these are still referred to somewhere.
-    calls = [one for one in gc.get_objects() if type(one) is PendingCall and one._toolfold_state == NEW]
+    calls = [
+        candidate
+        for candidate in gc.get_objects()
+        if type(candidate) is PendingCall and candidate._toolfold_state == NEW
+    ]
     return [call._toolfold_maker.name for call in calls]
 
 
@@ -256,12 +260,12 @@ def _make(call: PendingCall) -> None:
 
 def _make_group(call: PendingCall) -> None:
     # Those that were awaited or made alone before are left out.
-    group = [one for one in call._toolfold_group or () if one is call or one._toolfold_state == NEW]
-    for one in group:
-        one._toolfold_state = RUNNING
-    replies = call._toolfold_maker.blocking_with([one._toolfold_maker for one in group])
-    for one, (is_ok, outcome) in zip(group, replies, strict=True):
-        one._toolfold_outcome, one._toolfold_state = outcome, DONE if is_ok else FAILED
+    group = [member for member in call._toolfold_group or () if member is call or member._toolfold_state == NEW]
+    for member in group:
+        member._toolfold_state = RUNNING
+    replies = call._toolfold_maker.blocking_with([member._toolfold_maker for member in group])
+    for member, (is_ok, outcome) in zip(group, replies, strict=True):
+        member._toolfold_outcome, member._toolfold_state = outcome, DONE if is_ok else FAILED
 
 
 def _outcome(call: PendingCall) -> Any:
@@ -276,7 +280,7 @@ def _outcome(call: PendingCall) -> Any:
 
 
 def _forward(function: Callable[..., Any]) -> Callable[..., Any]:
-    return lambda self, *others: function(value_of(self), *map(value_of, others))
+    return lambda self, *operands: function(value_of(self), *map(value_of, operands))
 
 
 def _forward_reflected(function: Callable[..., Any]) -> Callable[..., Any]:

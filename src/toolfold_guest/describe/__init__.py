@@ -1,4 +1,4 @@
-"""What is in the files of a program: columns and types, sheets, tables, rows. Bounded, and never raises for a file.
+"""Descriptions of data files: columns, types, sheets, tables, rows. Bounded; no file makes it raise.
 
 Read here, beside the program: a file may be hostile, and the host opens none. Imported only by programs that ask.
 """
@@ -42,56 +42,56 @@ def describe_files(*names: str) -> Descriptions:
 
     Reads csv, tsv, json, jsonl, xlsx, parquet and sqlite. Print it for one line per file.
     """
-    wanted = [os.path.relpath(name) if os.path.isabs(name) else name for name in map(str, names)]
-    found = [path for path in _files() if not wanted or any(fnmatch.fnmatch(path, name) for name in wanted)]
-    for name in wanted:
-        if not any(sign in name for sign in "*?[") and name not in found:
+    patterns = [os.path.relpath(name) if os.path.isabs(name) else name for name in map(str, names)]
+    paths = [path for path in _files() if not patterns or any(fnmatch.fnmatch(path, name) for name in patterns)]
+    for name in patterns:
+        if not any(sign in name for sign in "*?[") and name not in paths:
             raise FileNotFoundError(f"no file {name!r}; there are {', '.join(_files()[:20]) or 'none'}")
-    return Descriptions(_describe(path) for path in found[:MOST_FILES])
+    return Descriptions(_describe(path) for path in paths[:MOST_FILES])
 
 
 def _files() -> list[str]:
-    found: list[str] = []
+    paths: list[str] = []
     for top, folders, names in os.walk("."):
         folders.sort()
-        found += [os.path.relpath(os.path.join(top, name)) for name in sorted(names)]
-        if len(found) > MOST_FILES:
+        paths += [os.path.relpath(os.path.join(top, name)) for name in sorted(names)]
+        if len(paths) > MOST_FILES:
             break
-    return found
+    return paths
 
 
 def _describe(path: str) -> dict[str, Any]:
-    said: dict[str, Any] = {"name": path, "bytes": os.path.getsize(path)}
+    description: dict[str, Any] = {"name": path, "bytes": os.path.getsize(path)}
     read = _KINDS.get(os.path.splitext(path)[1].lower())
     if read is None:
-        return said
+        return description
     try:
-        return said | read(path)
+        return description | read(path)
     # Whatever is wrong with a file is a fact about it; the program goes on.
     except Exception as error:  # noqa: BLE001
         reason = f"{type(error).__name__}: {error}".splitlines()[0][:200]
-        return said | {"error": f"cannot be read ({reason})"}
+        return description | {"error": f"cannot be read ({reason})"}
 
 
-def line_of(said: dict[str, Any]) -> str:
+def line_of(description: dict[str, Any]) -> str:
     """One line, for a prompt."""
-    parts = [f"{said['name']} ({said['bytes']} bytes)"]
-    if "error" in said:
-        parts.append(said["error"])
-    elif "sheets" in said or "tables" in said:
-        inner = said.get("sheets") or said.get("tables") or {}
-        kind = "sheet" if "sheets" in said else "table"
-        parts.append("; ".join(f"{kind} {name}: {_table(one)}" for name, one in inner.items()))
-    elif "columns" in said or "rows" in said:
-        parts.append(_table(said))
-    elif "type" in said:
-        parts.append(str(said["type"]))
+    parts = [f"{description['name']} ({description['bytes']} bytes)"]
+    if "error" in description:
+        parts.append(description["error"])
+    elif "sheets" in description or "tables" in description:
+        inner = description.get("sheets") or description.get("tables") or {}
+        kind = "sheet" if "sheets" in description else "table"
+        parts.append("; ".join(f"{kind} {name}: {_table(table)}" for name, table in inner.items()))
+    elif "columns" in description or "rows" in description:
+        parts.append(_table(description))
+    elif "type" in description:
+        parts.append(str(description["type"]))
     line = ": ".join(part for part in parts if part)
     # Names come from the file, and one file has one line.
     return " ".join(line.split())[:1000]
 
 
-def _table(one: dict[str, Any]) -> str:
-    rows = f"{'at least ' if one.get('more') else ''}{one.get('rows', 0)} rows"
-    names = ", ".join(f"{name} {kind}" for name, kind in one.get("columns", {}).items())
+def _table(table: dict[str, Any]) -> str:
+    rows = f"{'at least ' if table.get('more') else ''}{table.get('rows', 0)} rows"
+    names = ", ".join(f"{name} {kind}" for name, kind in table.get("columns", {}).items())
     return f"{rows} of {names}" if names else rows

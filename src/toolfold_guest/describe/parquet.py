@@ -1,4 +1,4 @@
-"""The footer of a Parquet file: names, types and the number of rows, without a library that may not be there.
+"""Parquet footer reader: names, types and the number of rows, without a library.
 
 The footer is a struct in Thrift's compact encoding. Only its shape is read, and no data.
 """
@@ -45,34 +45,34 @@ def parquet_file(path: str) -> dict[str, Any]:
 
 def _columns(elements: list[dict[int, Any]]) -> dict[str, str]:
     """The elements are a tree in one list: each says how many of those after it are its children."""
-    found: dict[str, str] = {}
+    columns: dict[str, str] = {}
     at = 1  # the first one is the table itself
-    while at < len(elements) and len(found) < MOST_COLUMNS:
-        one = elements[at]
-        found[one.get(4, b"").decode("utf-8", "replace")] = _type(one) + ("?" if one.get(3) == 1 else "")
+    while at < len(elements) and len(columns) < MOST_COLUMNS:
+        element = elements[at]
+        columns[element.get(4, b"").decode("utf-8", "replace")] = _type(element) + ("?" if element.get(3) == 1 else "")
         at += _width(elements, at)
-    return found
+    return columns
 
 
 def _width(elements: list[dict[int, Any]], at: int) -> int:
     """How many elements one and all below it are."""
     # Not by recursion: the depth of the tree is the file's to choose.
-    left, width = 1, 0
-    while left and at + width < len(elements):
-        left += elements[at + width].get(5, 0) - 1
+    remaining, width = 1, 0
+    while remaining and at + width < len(elements):
+        remaining += elements[at + width].get(5, 0) - 1
         width += 1
     return width
 
 
-def _type(one: dict[int, Any]) -> str:
-    logical = next(iter(one.get(10, {})), None)
+def _type(element: dict[int, Any]) -> str:
+    logical = next(iter(element.get(10, {})), None)
     if logical in _LOGICAL:
         return _LOGICAL[logical]
-    if one.get(6) in _CONVERTED:
-        return _CONVERTED[one[6]]
-    if one.get(5):
+    if element.get(6) in _CONVERTED:
+        return _CONVERTED[element[6]]
+    if element.get(5):
         return "dict"
-    kind = one.get(1, -1)
+    kind = element.get(1, -1)
     return _TYPES[kind] if 0 <= kind < len(_TYPES) else "any"
 
 
@@ -120,11 +120,11 @@ class _Reader:
         return self._bytes(1)[0]
 
     def _bytes(self, count: int) -> bytes:
-        found = self._data[self._at : self._at + count]
-        if len(found) < count:
+        data = self._data[self._at : self._at + count]
+        if len(data) < count:
             raise ValueError("the footer ends too early")
         self._at += count
-        return found
+        return data
 
     def _number(self) -> int:
         value, shift = 0, 0

@@ -1,4 +1,4 @@
-"""Types of columns, from the values in them; and the tables of a SQLite file, which tells them itself."""
+"""Column types of CSV, JSON and SQLite tables, from their values or from the database itself."""
 
 import csv
 import datetime
@@ -48,15 +48,15 @@ def _type_of_text(text: str) -> str:
 
 def merged(kinds: Iterable[str]) -> str:
     """The type of a column with values of these types; `?` marks that some are missing."""
-    seen = set(kinds)
+    distinct = set(kinds)
     # A gap changes what a program has to do with a column, so it is part of the type.
-    gap = "?" if "" in seen else ""
-    seen.discard("")
-    if seen == {"int", "float"}:
-        seen = {"float"}
-    if not seen:
+    gap = "?" if "" in distinct else ""
+    distinct.discard("")
+    if distinct == {"int", "float"}:
+        distinct = {"float"}
+    if not distinct:
         return "empty"
-    return "|".join(sorted(seen, key=lambda kind: _ORDER.index(kind) if kind in _ORDER else len(_ORDER))) + gap
+    return "|".join(sorted(distinct, key=lambda kind: _ORDER.index(kind) if kind in _ORDER else len(_ORDER))) + gap
 
 
 def columns_of(header: Sequence[Any], rows: Sequence[Sequence[Any]]) -> dict[str, str]:
@@ -120,10 +120,10 @@ def csv_file(path: str) -> dict[str, Any]:
     if header and all(type_of(cell) in ("int", "float") for cell in header):
         rows, counted = [header, *rows], counted + 1
         header = [f"column {at + 1}" for at in range(len(header))]
-    said: dict[str, Any] = {"rows": counted, "columns": columns_of(header, rows)}
+    description: dict[str, Any] = {"rows": counted, "columns": columns_of(header, rows)}
     if dialect.delimiter != ",":
-        said["delimiter"] = dialect.delimiter
-    return said | ({"more": True} if counted > MOST_COUNTED else {})
+        description["delimiter"] = dialect.delimiter
+    return description | ({"more": True} if counted > MOST_COUNTED else {})
 
 
 def _dialect(sample: str, path: str) -> Any:
@@ -146,7 +146,7 @@ def json_file(path: str) -> dict[str, Any]:
     if isinstance(value, list):
         return _records(value)
     if isinstance(value, dict):
-        keys = {str(key): _shape(one) for key, one in itertools.islice(value.items(), MOST_COLUMNS)}
+        keys = {str(key): _shape(item) for key, item in itertools.islice(value.items(), MOST_COLUMNS)}
         return {"type": "dict of " + ", ".join(f"{key} {kind}" for key, kind in keys.items()), "keys": keys}
     return {"type": type(value).__name__}
 
@@ -162,10 +162,12 @@ def json_lines(path: str) -> dict[str, Any]:
 
 def _records(values: list[Any]) -> dict[str, Any]:
     sample = values[:MOST_ROWS]
-    if not sample or not all(isinstance(one, dict) for one in sample):
+    if not sample or not all(isinstance(record, dict) for record in sample):
         return {"type": f"list of {merged(map(_kind, sample))}", "rows": len(values)}
-    names = dict.fromkeys(str(key) for one in sample for key in one)
-    kinds = {name: merged(_kind(one.get(name)) for one in sample) for name in itertools.islice(names, MOST_COLUMNS)}
+    names = dict.fromkeys(str(key) for record in sample for key in record)
+    kinds = {
+        name: merged(_kind(record.get(name)) for record in sample) for name in itertools.islice(names, MOST_COLUMNS)
+    }
     return {"rows": len(values), "columns": kinds}
 
 
@@ -202,12 +204,13 @@ def workbook(path: str) -> dict[str, Any]:
 
 def _sheets(archive: zipfile.ZipFile) -> Iterator[tuple[str, str]]:
     parts = {
-        one.get("Id"): one.get("Target", "") for one in _all(archive, "xl/_rels/workbook.xml.rels", "Relationship")
+        element.get("Id"): element.get("Target", "")
+        for element in _all(archive, "xl/_rels/workbook.xml.rels", "Relationship")
     }
-    for at, one in enumerate(_all(archive, "xl/workbook.xml", "sheet")):
+    for at, element in enumerate(_all(archive, "xl/workbook.xml", "sheet")):
         if at < MOST_TABLES:
-            target = parts.get(one.get(_RELATION), "")
-            yield one.get("name", ""), target[1:] if target.startswith("/") else f"xl/{target}"
+            target = parts.get(element.get(_RELATION), "")
+            yield element.get("name", ""), target[1:] if target.startswith("/") else f"xl/{target}"
 
 
 def _sheet(archive: zipfile.ZipFile, part: str, strings: list[str], dates: set[int]) -> dict[str, Any]:
@@ -239,7 +242,7 @@ def _row(row: ElementTree.Element, strings: list[str], dates: set[int]) -> list[
 
 def _cell(cell: ElementTree.Element, strings: list[str], dates: set[int]) -> Any:
     kind = cell.get("t", "n")
-    text = "".join(one.text or "" for one in cell.iter() if one.tag.endswith(("}v", "}t")))
+    text = "".join(element.text or "" for element in cell.iter() if element.tag.endswith(("}v", "}t")))
     if not text:
         return None
     if kind == "s":
@@ -266,22 +269,24 @@ def _column(reference: str) -> int:
 
 
 def _strings(archive: zipfile.ZipFile) -> list[str]:
-    found: list[str] = []
-    for one in _all(archive, "xl/sharedStrings.xml", "si"):
-        found.append("".join(part.text or "" for part in one.iter() if part.tag.endswith("}t"))[:200])
-        if len(found) >= _MOST_STRINGS:
+    strings: list[str] = []
+    for element in _all(archive, "xl/sharedStrings.xml", "si"):
+        strings.append("".join(part.text or "" for part in element.iter() if part.tag.endswith("}t"))[:200])
+        if len(strings) >= _MOST_STRINGS:
             break
-    return found
+    return strings
 
 
 def _date_styles(archive: zipfile.ZipFile) -> set[int]:
     """Numbers of the styles that show a number as a date."""
     custom = {
-        int(one.get("numFmtId", "0"))
-        for one in _all(archive, "xl/styles.xml", "numFmt")
-        if re.search(r"[dmyhs]", re.sub(r'"[^"]*"|\[[^\]]*\]|\\.', "", one.get("formatCode", "")), re.IGNORECASE)
+        int(element.get("numFmtId", "0"))
+        for element in _all(archive, "xl/styles.xml", "numFmt")
+        if re.search(r"[dmyhs]", re.sub(r'"[^"]*"|\[[^\]]*\]|\\.', "", element.get("formatCode", "")), re.IGNORECASE)
     }
-    kinds = [int(one.get("numFmtId", "0")) for style in _all(archive, "xl/styles.xml", "cellXfs") for one in style]
+    kinds = [
+        int(element.get("numFmtId", "0")) for style in _all(archive, "xl/styles.xml", "cellXfs") for element in style
+    ]
     return {at for at, kind in enumerate(kinds) if kind in _DATES or kind in custom}
 
 

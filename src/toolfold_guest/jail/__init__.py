@@ -1,1 +1,1 @@
-"""Builds and locks the jail, before any program is there. Knows nothing of frames, tools or programs."""
+"""Jail construction and lock-down, before any program is there. Knows no frames, tools or programs."""

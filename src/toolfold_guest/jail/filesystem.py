@@ -1,4 +1,4 @@
-"""The file tree that a guest sees: a small read-only root made of copies of the host's mounts.
+"""File tree of a guest: a small read-only root made of copies of the host's mounts.
 
 Every source is copied before anything is mounted, so it does not matter what the new root hides.
 """
@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from toolfold_guest.jail import kernel
-from toolfold_guest.jail.kernel import Steps, mount
+from toolfold_guest.jail.kernel import SyscallList, mount
 
 DATA: Final = "/mnt/data"
 TEMP: Final = "/tmp"
@@ -69,7 +69,7 @@ def mount_temp(path: str, *, size_bytes: int, files: int, mode: int) -> None:
     mount(b"tmpfs", path.encode(), b"tmpfs", _NO_RIGHTS, _temp_options(size_bytes, files, mode))
 
 
-def plan_temp(steps: Steps, path: str, *, size_bytes: int, files: int) -> None:
+def plan_temp(steps: SyscallList, path: str, *, size_bytes: int, files: int) -> None:
     """The same as one of a fork's steps, for itself alone."""
     options = _temp_options(size_bytes, files, 0o700) + b"\0"
     steps.add("mount", b"tmpfs\0", path.encode() + b"\0", b"tmpfs\0", _NO_RIGHTS, options)
@@ -121,9 +121,9 @@ def _copy_folder(source: str, target: str) -> None:
 def _copy_file(source: str, target: str) -> None:
     with open(source, "rb") as original, open(target, "wb") as copy:
         copy.write(original.read())
-    found = os.stat(source)
+    status = os.stat(source)
     # Compiled modules are compared with it.
-    os.utime(target, ns=(found.st_atime_ns, found.st_mtime_ns))
+    os.utime(target, ns=(status.st_atime_ns, status.st_mtime_ns))
 
 
 def _hide(targets: Sequence[str]) -> None:

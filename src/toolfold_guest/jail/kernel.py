@@ -1,4 +1,4 @@
-"""The kernel calls that Python has no function for. Resolved once, so that a fork only calls them."""
+"""Kernel calls that Python lacks, system-call lists for a fork, and user namespaces. Resolved once."""
 
 import contextlib
 import ctypes
@@ -82,11 +82,11 @@ def _pick_fork() -> Any:
 fork = _pick_fork()
 
 
-def check(result: int, what: str) -> int:
+def check(result: int, name: str) -> int:
     """The result, or an `OSError` that names the call."""
     if result < 0:
         code = ctypes.get_errno()
-        raise OSError(code, f"{what}: {os.strerror(code)}")
+        raise OSError(code, f"{name}: {os.strerror(code)}")
     return result
 
 
@@ -264,14 +264,14 @@ def take(planned: "Planned") -> None:
             raise steps.problem(place, result)
 
 
-class Steps:
+class SyscallList:
     """A list of system calls. `taken` are the descriptors that are open when it begins."""
 
-    def __init__(self, taken: Iterable[int]) -> None:
+    def __init__(self, open_fds: Iterable[int]) -> None:
         self._calls: list[tuple[int, ...]] = []
         """What each must return, its number, its arguments."""
         self._names: list[str] = []
-        self._taken = set(taken)
+        self._open_fds = set(open_fds)
         self._texts: list[Any] = []
         """Kept, because the calls have their addresses."""
 
@@ -280,9 +280,9 @@ class Steps:
         return b"".join(_STEP.pack(*call) for call in self._calls), self
 
     @property
-    def taken(self) -> frozenset[int]:
+    def open_fds(self) -> frozenset[int]:
         """The descriptors that are open when the last of the calls is made."""
-        return frozenset(self._taken)
+        return frozenset(self._open_fds)
 
     def try_to(self, name: str, *arguments: int | bytes | Any) -> None:
         """One call that may fail."""
@@ -299,31 +299,31 @@ class Steps:
         """The descriptor that it will have: the lowest that is free."""
         fd = self.free()
         self.add("openat", folder, os.fsencode(path) + b"\0", flags | os.O_CLOEXEC, mode, result=fd)
-        self._taken.add(fd)
+        self._open_fds.add(fd)
         return fd
 
     def free(self) -> int:
         """The descriptor that the kernel gives out next."""
         # The kernel promises the lowest, and so a plan can name descriptors that do not exist yet.
-        return next(fd for fd in range(len(self._taken) + 1) if fd not in self._taken)
+        return next(fd for fd in range(len(self._open_fds) + 1) if fd not in self._open_fds)
 
     def keep(self, fd: int) -> None:
         """A call that was added makes this descriptor."""
-        self._taken.add(fd)
+        self._open_fds.add(fd)
 
     def close(self, fd: int) -> None:
         self.add("close", fd)
-        self._taken.discard(fd)
+        self._open_fds.discard(fd)
 
     def close_from(self, fd: int) -> None:
         """That descriptor and every higher one."""
         self.add("close_range", fd, 0xFFFFFFFF)
-        self._taken = {taken for taken in self._taken if taken < fd}
+        self._open_fds = {open_fd for open_fd in self._open_fds if open_fd < fd}
 
     def duplicate(self, fd: int, place: int) -> None:
         # Not `dup2`, which newer processors' tables lack.
         self.add("dup3", fd, place, result=place)
-        self._taken.add(place)
+        self._open_fds.add(place)
 
     def write(self, path: str, text: bytes, *, folder: int, must: bool = True) -> None:
         """Into a file that is there. If it need not succeed, the calls after it go on as if it had."""
@@ -376,7 +376,7 @@ class Steps:
         return ctypes.addressof(buffer)
 
 
-Planned = tuple[bytes, Steps]
+Planned = tuple[bytes, SyscallList]
 """The calls, packed, and what is needed only when one fails."""
 
 

@@ -1,4 +1,4 @@
-"""First stage, run by path and with nothing inherited: builds the jail and starts the zygote inside it.
+"""Launcher of the zygote, run by path with nothing inherited: builds the jail and starts it inside.
 
 Rules:
 1. It stays as the zygote's parent, so that the host sees the end of all by waiting for one process.
@@ -79,13 +79,13 @@ def _set_limits() -> None:
     """What the zygote itself needs; guests set their own, lower ones."""
     # A dump of a crashed guest would lie on the host's disk, with all that the program held.
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    for limit, wanted in (
+    for limit, value in (
         (resource.RLIMIT_NPROC, resource.RLIM_INFINITY),
         (resource.RLIMIT_NOFILE, 65_536),
         (resource.RLIMIT_STACK, _STACK_BYTES),  # the C library takes the size of a thread's stack from it, once
     ):
         hard = resource.getrlimit(limit)[1]
-        soft = hard if wanted == resource.RLIM_INFINITY else wanted
+        soft = hard if value == resource.RLIM_INFINITY else value
         if hard != resource.RLIM_INFINITY:
             soft = min(soft, hard)
         resource.setrlimit(limit, (soft, hard))

@@ -1,4 +1,4 @@
-"""From a fresh fork to a locked guest: the order of steps, and nothing that can be done before the fork."""
+"""Lock-down of a fresh fork: the order of steps and Landlock; nothing that could precede the fork."""
 
 import ctypes
 import errno
@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 from toolfold_guest.jail import filesystem, kernel
 from toolfold_guest.jail import kernel as jail_kernel
 from toolfold_guest.jail.filesystem import DATA, TEMP
-from toolfold_guest.jail.kernel import Planned, Steps, call
+from toolfold_guest.jail.kernel import Planned, SyscallList, call
 from toolfold_guest.jail.syscalls import Machine
 
 USER_INSIDE: Final = 1000
@@ -37,7 +37,7 @@ _ZYGOTE_OOM_SCORE, _GUEST_OOM_SCORE = 500, 1000
 _ANY_PROCESS: Final = 0x7E571D01
 
 
-Plan = tuple[Planned, Planned]
+ForkPlan = tuple[Planned, Planned]
 """What a fresh fork does before anything else, and what it does before a program is let in."""
 
 
@@ -60,7 +60,7 @@ class Lockdown:
             # Signals may go to the guest alone: number 1 in a namespace of its own, else known only after the fork.
             process = 1 if self._has_own_ids else _ANY_PROCESS
             self._filter = compile_guest(kernel.MACHINE, process, attributes=self.has_tree)
-            self._loadable = Filter(self._filter)
+            self._loadable = SeccompFilter(self._filter)
         self._user, self._group = os.getuid(), os.getgid()
         self._hard_limits = [(limit, resource.getrlimit(limit)[1]) for limit in _LIMITS]
         hard = resource.getrlimit(_NPROC)[1]
@@ -83,11 +83,11 @@ class Lockdown:
             # A filter can only be narrowed: what no guest ever needs is closed for the zygote too.
             load_filter(compile_base(kernel.MACHINE))
 
-    def plan(self, limits: Mapping[str, Any], vm_bytes: int, folder: str) -> Plan:
+    def plan(self, limits: Mapping[str, Any], vm_bytes: int, folder: str) -> ForkPlan:
         """For a guest that is to be forked with its socket at `SOCKET_FD`; in a tree, good for every such guest."""
         # Written down in the zygote, whose descriptors the fork begins with.
-        taken = [fd for fd in range(self.first_free_fd) if _is_open(fd)]
-        separate = Steps(taken)
+        open_fds = [fd for fd in range(self.first_free_fd) if _is_open(fd)]
+        separate = SyscallList(open_fds)
         # The sockets of siblings end here.
         separate.close_from(self.first_free_fd)
         separate.unblock_signals()
@@ -96,7 +96,7 @@ class Lockdown:
         # compares with the limit of who sends. A guest that hoards them must not stop the others.
         separate.hand_over(DATA_FD, by=SOCKET_FD, text=DATA_MESSAGE)
         separate.close(DATA_FD)
-        seal = Steps(separate.taken)
+        seal = SyscallList(separate.open_fds)
         self._seal(seal, limits, vm_bytes, folder)
         return separate.planned(), seal.planned()
 
@@ -108,9 +108,9 @@ class Lockdown:
     def seal_with_own_id(self) -> None:
         """The rest of the lock-down where a guest's process id is known to it alone."""
         if "seccomp" in self._layers and not self._has_own_ids:
-            Filter(_for_process(self._filter, os.getpid())).load()
+            SeccompFilter(_for_process(self._filter, os.getpid())).load()
 
-    def _separate(self, steps: Steps, limits: Mapping[str, Any], folder: str) -> None:
+    def _separate(self, steps: SyscallList, limits: Mapping[str, Any], folder: str) -> None:
         """Own namespaces and files; afterwards 1 and 2 are a file and `DATA_FD` is the data folder."""
         steps.write(jail_kernel.OOM_SCORE, b"%d" % _GUEST_OOM_SCORE, folder=jail_kernel.PROC_FD, must=False)
         # An open file of the zygote's would be shared: its flags and locks would tell the next guest what this one did.
@@ -140,11 +140,11 @@ class Lockdown:
             steps.duplicate(output, stream)
             steps.close(output)
         # The host reads the results through this descriptor, for it cannot see the mount itself.
-        opened = steps.open(data, os.O_RDONLY | os.O_DIRECTORY)
-        steps.duplicate(opened, DATA_FD)
-        steps.close(opened)
+        folder_fd = steps.open(data, os.O_RDONLY | os.O_DIRECTORY)
+        steps.duplicate(folder_fd, DATA_FD)
+        steps.close(folder_fd)
 
-    def _seal(self, steps: Steps, limits: Mapping[str, Any], vm_bytes: int, folder: str) -> None:
+    def _seal(self, steps: SyscallList, limits: Mapping[str, Any], vm_bytes: int, folder: str) -> None:
         """Give up every right that a program must not have. There is no way back."""
         if "landlock" in self._layers:
             # Before the limits: the zygote has more files open for it than a guest may open.
@@ -182,7 +182,7 @@ class Lockdown:
     def _folders_of(self, folder: str) -> tuple[str, str]:
         return (TEMP, DATA) if self.has_tree else (f"{folder}/temp", f"{folder}/data")
 
-    def _limit(self, steps: Steps, limits: Mapping[str, Any], vm_bytes: int) -> None:
+    def _limit(self, steps: SyscallList, limits: Mapping[str, Any], vm_bytes: int) -> None:
         # In the order of `_LIMITS`. The first process of a pid namespace ignores SIGXCPU; the hard limit is a SIGKILL.
         # Processes are counted per user: only in a user namespace of its own is that the guest's alone. Elsewhere the
         # limit is that of all guests together, below the zygote's, so that it can always fork.
@@ -254,12 +254,12 @@ _SCOPE_ABSTRACT_SOCKETS_AND_SIGNALS: Final = 3
 def version() -> int:
     """The newest interface that this kernel and we both know; raises `JailError` if it has none."""
     try:
-        found = kernel.call("landlock_create_ruleset", None, ctypes.c_size_t(0), _VERSION_FLAG)
+        newest = kernel.call("landlock_create_ruleset", None, ctypes.c_size_t(0), _VERSION_FLAG)
     except OSError as error:
         raise kernel.JailError(
             f"landlock is not there ({error.strerror}); boot a kernel of 5.13 or later with 'landlock' in its lsm= list"
         ) from None
-    return min(found, 6)
+    return min(newest, 6)
 
 
 class Ruleset:
@@ -287,7 +287,7 @@ class Ruleset:
         """Reading and writing of harmless devices such as /dev/null."""
         self._rules += [self._rule(fd, _DEVICE) for fd in fds]
 
-    def plan(self, steps: Steps, writable: Iterable[str]) -> None:
+    def plan(self, steps: SyscallList, writable: Iterable[str]) -> None:
         """Have the calling thread bound to it, and to `writable` folders. Needs `no_new_privileges`."""
         # A ruleset of its own for each guest: its writable folders differ.
         ruleset = steps.free()
@@ -394,7 +394,7 @@ def compile_guest(machine: Machine, process_id: int, *, attributes: bool) -> byt
     return _assemble([*program, *_one_of(tuple(refused), then=_ERRNO | errno.EPERM, otherwise=_ALLOW)])
 
 
-class Filter:
+class SeccompFilter:
     """A compiled filter as the kernel takes it; made before the fork, so that a guest only hands it over."""
 
     def __init__(self, program: bytes) -> None:
@@ -405,14 +405,14 @@ class Filter:
         """Put the calling thread under the filter, for good."""
         call("seccomp", _SET_MODE_FILTER, 0, self._head)
 
-    def plan(self, steps: Steps) -> None:
+    def plan(self, steps: SyscallList) -> None:
         """The same as one of a fork's steps."""
         steps.add("seccomp", _SET_MODE_FILTER, 0, self._head)
 
 
 def load_filter(program: bytes) -> None:
     """Put the calling thread under the filter, for good."""
-    Filter(program).load()
+    SeccompFilter(program).load()
 
 
 def _base_rules() -> dict[str, list[Instruction]]:

@@ -1,4 +1,4 @@
-"""A main for jail tests and the doctor: runs texts and tells how each ended. Not for programs.
+"""Probe program for jail tests and the doctor: runs texts and reports how each ended.
 
 Speaks the frames of `wire` with JSON inside: `{"text": ..., "names": {...}}` in,
 `{"result": ...}` or `{"error": "<type>: <message>"}` out.

@@ -1,1 +1,1 @@
-"""program."""
+"""Program execution inside the guest: compile, namespace, event loop, output, end."""

@@ -1,4 +1,4 @@
-"""Program text to code objects: the dialect that plain `compile` does not speak.
+"""Compiler from program text to code objects: the dialect that plain `compile` does not speak.
 
 The text is compiled as it is, never indented: indentation changes multi-line strings and
 line numbers. Four rewrites are made on the tree, each only where the text asks for it:
@@ -12,7 +12,7 @@ import types
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
-from toolfold_guest.shared.call_style import ASYNC_PREFIX, Places, awaited_attributes, called_name, is_tools
+from toolfold_guest.shared.call_style import ASYNC_PREFIX, CallSites, awaited_attributes, called_name, is_tools
 
 FILENAME = "<program>"
 RETURN_NAME = "__toolfold_return__"
@@ -131,9 +131,12 @@ def _leaving(statement: ast.Return) -> ast.stmt:
 
 def _rewrite_calls(tree: ast.Module, tools: Collection[str], reading: Collection[str]) -> None:
     """Calls that nothing awaits are made where they stand; those that something may await, when it needs them."""
-    places = Places(tree, tools)
+    places = CallSites(tree, tools)
     wrapped: dict[ast.AST, str] = dict.fromkeys((*places.calls, *places.values), VALUE_NAME)
-    for node, name in [*((one, ALL_NAME) for one in places.lists), *((one, TOGETHER_NAME) for one in places.later)]:
+    for node, name in [
+        *((comprehension, ALL_NAME) for comprehension in places.lists),
+        *((comprehension, TOGETHER_NAME) for comprehension in places.awaitable_lists),
+    ]:
         if called_name(node.elt) in reading:
             wrapped[node] = name
         elif name == ALL_NAME:
@@ -145,8 +148,8 @@ def _rewrite_calls(tree: ast.Module, tools: Collection[str], reading: Collection
 
 def _rewrite_lists(tree: ast.Module, reading: Collection[str]) -> None:
     """In a program that awaits nothing, the calls of a list comprehension that only read are made at once."""
-    places = Places(tree, reading)
-    lists = [*places.lists, *places.later]
+    places = CallSites(tree, reading)
+    lists = [*places.lists, *places.awaitable_lists]
     for node in lists:
         node.elt.func.id = PENDING_PREFIX + node.elt.func.id  # type: ignore[attr-defined]  # it is a call of a name
     _wrap(tree, dict.fromkeys(lists, ALL_NAME))
@@ -157,7 +160,7 @@ def _wrap(tree: ast.Module, wrapped: Mapping[ast.AST, str]) -> None:
     for node in list(ast.walk(tree)):
         for field, value in ast.iter_fields(node):
             if isinstance(value, list):
-                value[:] = [_call_of(wrapped[one], one) if one in wrapped else one for one in value]
+                value[:] = [_call_of(wrapped[item], item) if item in wrapped else item for item in value]
             elif isinstance(value, ast.expr) and value in wrapped:
                 setattr(node, field, _call_of(wrapped[value], value))
 

@@ -1,4 +1,4 @@
-"""The program's event loop: made before the fork, re-entrant, and quiet until the guest sleeps."""
+"""Event loop of the program: made before the fork, re-entrant, and quiet until the guest sleeps."""
 
 import asyncio
 import asyncio.selector_events
@@ -266,11 +266,11 @@ def run(main: Coroutine[Any, Any, Any], *, debug: bool | None = None, **_: Any) 
 
 def _close_new(loop: Any, tasks: set[Any], generators: set[Any]) -> None:
     """Cancel the tasks and close the async generators that a run left behind, and none that were there before."""
-    left = asyncio.all_tasks(loop) - tasks
-    for task in left:
+    new_tasks = asyncio.all_tasks(loop) - tasks
+    for task in new_tasks:
         task.cancel()
-    if left:
-        loop.run_until_complete(_finished(left))
+    if new_tasks:
+        loop.run_until_complete(_finished(new_tasks))
     for generator in set(loop._asyncgens) - generators:
         loop.run_until_complete(generator.aclose())
 

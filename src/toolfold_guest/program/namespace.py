@@ -1,4 +1,4 @@
-"""What a program can see: tools as functions, the module `tools`, and names that need no import."""
+"""Namespace of a program: tools as functions, the module `tools`, names that need no import, pages."""
 
 import ast
 import difflib
@@ -44,7 +44,7 @@ class Namespace:
         Of the tools only those that it mentions, for each one costs; `None` mentions them all.
         """
         bare = self.bare
-        for name in self.wanted(mentioned):
+        for name in self.mentioned_tools(mentioned):
             names[name] = bare(name)
         if self.style != "awaited":
             self._fill_pending(names, mentioned or ())
@@ -67,13 +67,13 @@ class Namespace:
             if name.startswith(PENDING_PREFIX):
                 names[name] = self.pending(name.removeprefix(PENDING_PREFIX))
 
-    def wanted(self, mentioned: set[str] | None) -> set[str]:
+    def mentioned_tools(self, mentioned: set[str] | None) -> set[str]:
         """The tools that a program mentions by their bare names."""
         return (set(self._index) if mentioned is None else self._index.keys() & mentioned) - RESERVED
 
-    def reading(self, wanted: Iterable[str]) -> set[str]:
+    def reading(self, names: Iterable[str]) -> set[str]:
         """Those that change nothing, so that their order does not matter."""
-        return {name for name in wanted if self._facts(name)[1].is_read_only}
+        return {name for name in names if self._facts(name)[1].is_read_only}
 
     def bare(self, name: str) -> Callable[..., Any]:
         """What the bare name of a tool is, in the style of this program."""
@@ -174,21 +174,21 @@ class ToolsModule(types.ModuleType):
     def __getattr__(self, name: str) -> Any:
         members, namespace = self.__dict__["_members"], self.__dict__["_namespace"]
         if name in members:
-            made = namespace.blocking(members[name] or name)
+            member = namespace.blocking(members[name] or name)
         elif name.startswith("async_") and name[6:] in members:
-            made = namespace.bare(members[name[6:]] or name[6:])
+            member = namespace.bare(members[name[6:]] or name[6:])
         elif name.startswith("async_") and name[6:] in self.__dict__:
-            made = self.__dict__[name[6:]]  # `from tools import hr`: a domain, not a tool
+            member = self.__dict__[name[6:]]  # `from tools import hr`: a domain, not a tool
         elif name in ("ToolError", "async_ToolError"):
-            made = ToolError
+            member = ToolError
         elif name in ("describe_files", "async_describe_files"):
-            made = describe_files
+            member = describe_files
         elif ANY_TOOL in members and not name.startswith("__"):
-            made = namespace.by_any_name(name)
+            member = namespace.by_any_name(name)
         else:
             raise AttributeError(_no_tool(name.removeprefix("async_"), members)) from None
-        self.__dict__[name] = made
-        return made
+        self.__dict__[name] = member
+        return member
 
     def __dir__(self) -> list[str]:
         return sorted(self.__dict__["_members"].keys() - {ANY_TOOL})
@@ -217,8 +217,10 @@ def _signature(text: str) -> inspect.Signature:
     definition: Any = ast.parse(f"def tool{text}: ...").body[0]
     arguments = definition.args
     parameters = [
-        inspect.Parameter(one.arg, inspect.Parameter.KEYWORD_ONLY, annotation=_typed(one), default=_default(default))
-        for one, default in zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True)
+        inspect.Parameter(
+            argument.arg, inspect.Parameter.KEYWORD_ONLY, annotation=_typed(argument), default=_default(default)
+        )
+        for argument, default in zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True)
     ]
     if arguments.kwarg is not None:
         kind = inspect.Parameter.VAR_KEYWORD

@@ -1,4 +1,4 @@
-"""`sys.stdout` and `sys.stderr` of a program: text to bytes, kept until the next frame leaves."""
+"""Output streams of a program: text to bytes, buffered until the next frame leaves."""
 
 import codecs
 import ctypes

@@ -1,4 +1,4 @@
-"""What makes a program repeatable: when it woke, what clocks said, and where randomness began.
+"""Replay of a program: recorded wake-ups, clock reads and seeds; also its files, input and clock.
 
 A program is a function of its text, its replies and a few reads of the world. The replies are in
 the host's ledger. The reads are on this tape, which leaves with each frame of calls; a replay is
@@ -29,7 +29,7 @@ _usual_random: Any = random._inst  # whose methods are the module's functions
 _TIME_FUNCTIONS = ("time", "monotonic", "perf_counter", "process_time", "time_ns", "monotonic_ns", "perf_counter_ns")
 
 
-class Tape:
+class GuestTape:
     """Recorded wake-ups and clock reads, in two lines because either is complete in itself."""
 
     def __init__(self, wakes: list[int], clocks: list[float]) -> None:
@@ -90,7 +90,7 @@ class Source:
 
 
 source = Source()
-_current = Tape([], [])
+_current = GuestTape([], [])
 _source = random.Random()  # noqa: S311  # repeatable is the point; the program guards nothing with it
 # See `toolfold_guest.stdlib_names`.
 _clocks = vars(time)
@@ -100,7 +100,7 @@ _TYPES: list[tuple[dict[str, Any], dict[str, Any], Any, Any]] = []
 """A type's dict, what goes into it, and the call that tells the interpreter so, with its argument."""
 
 
-def install(tape: Tape, seed: int) -> None:
+def install(tape: GuestTape, seed: int) -> None:
     """Route clocks and randomness of this guest through a tape and a seed."""
     global _current  # noqa: PLW0603  # a guest has one tape, and what reads it was made before the guest
     _current = tape
@@ -111,20 +111,20 @@ def install(tape: Tape, seed: int) -> None:
     _seed_entropy(seed)
 
 
-def _taped(read: Callable[[], Any]) -> Callable[[], Any]:
+def _recording_clock(read: Callable[[], Any]) -> Callable[[], Any]:
     is_steady, in_ns = not read.__name__.startswith("time"), read.__name__.endswith("_ns")
     last: Any = 0
-    ahead: Any = 0
+    offset: Any = 0
 
     def clock() -> Any:
-        nonlocal last, ahead
+        nonlocal last, offset
         # Its readings need no tape: a replay comes to the same ones.
         if source.steady is not None:
             return source.steady.read(in_ns=in_ns)
-        now = _current.clock(lambda: read() + ahead)
+        now = _current.clock(lambda: read() + offset)
         if is_steady and now < last:
             # After a replay on another machine: a steady clock goes on from where it stood.
-            ahead += last - now
+            offset += last - now
             now = last
         last = now
         return now
@@ -166,7 +166,7 @@ def _today(cls: Any) -> Any:
 def prepare() -> None:
     """Make in the zygote what `install` puts in place: made in each guest, it would take a guest's memory."""
     for name in _TIME_FUNCTIONS:
-        _TIME[name] = _taped(getattr(time, name))
+        _TIME[name] = _recording_clock(getattr(time, name))
     # They read the clock themselves when given no time.
     for name in ("localtime", "gmtime", "ctime"):
         _TIME[name] = _with_default_time(getattr(time, name))
@@ -219,7 +219,7 @@ _TICK_NS = 1_000
 _sleep = time.sleep
 
 
-class SteadyClock:
+class VirtualClock:
     """Tells a microsecond more at each reading, and jumps over sleeps: the same in every run."""
 
     def __init__(self, seconds: float) -> None:
@@ -243,8 +243,8 @@ def give(loop: Any, options: dict[str, Any]) -> None:
     """Set up what the options of a start name; the seed is set already, as is the tape if there is one."""
     if "clock" in options:
         if "tape" not in options:
-            install(Tape([], []), options["seed"])
-        clock = source.steady = SteadyClock(options["clock"])
+            install(GuestTape([], []), options["seed"])
+        clock = source.steady = VirtualClock(options["clock"])
         vars(time)["sleep"] = _sleeping(clock)
         loop.call_later = _ringing(clock, type(loop).call_later.__get__(loop))
     if "stdin" in options:
@@ -264,38 +264,38 @@ def take_back(loop: Any) -> None:
         source.steady = None
         vars(time)["sleep"] = _sleep
         del loop.call_later
-    if _kept:
-        os.dup2(_kept[0], 0)
-        sys.stdin = sys.__stdin__ = _opened()  # type: ignore[misc]  # read-only to mypy
+    if _original_stdin:
+        os.dup2(_original_stdin[0], 0)
+        sys.stdin = sys.__stdin__ = _open_stdin()  # type: ignore[misc]  # read-only to mypy
 
 
-_kept: list[int] = []
+_original_stdin: list[int] = []
 """A descriptor of what standard input was before."""
 
 
 def _give_input(data: bytes) -> None:
     """As a file: all of it is there from the start, also for `open(0)` and for code in C."""
-    if not _kept:
-        _kept.append(os.dup(0))
+    if not _original_stdin:
+        _original_stdin.append(os.dup(0))
     name = os.path.join(os.environ.get("TMPDIR", "/tmp"), ".stdin")
     fd = os.open(name, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
     os.unlink(name)
-    left = memoryview(data)
-    while left:
-        left = left[os.write(fd, left) :]
+    remaining = memoryview(data)
+    while remaining:
+        remaining = remaining[os.write(fd, remaining) :]
     os.lseek(fd, 0, os.SEEK_SET)
     os.dup2(fd, 0)
     os.close(fd)
-    sys.stdin = sys.__stdin__ = _opened()  # type: ignore[misc]  # the same
+    sys.stdin = sys.__stdin__ = _open_stdin()  # type: ignore[misc]  # the same
 
 
-def _opened() -> io.TextIOWrapper:
+def _open_stdin() -> io.TextIOWrapper:
     raw = io.FileIO(0, "r", closefd=False)
     raw.name = "<stdin>"
     return io.TextIOWrapper(io.BufferedReader(raw), encoding="utf-8")
 
 
-def _sleeping(clock: SteadyClock) -> Callable[[float], None]:
+def _sleeping(clock: VirtualClock) -> Callable[[float], None]:
     def sleep(seconds: float, /) -> None:
         end = clock.after(seconds)
         _sleep(seconds)
@@ -304,7 +304,7 @@ def _sleeping(clock: SteadyClock) -> Callable[[float], None]:
     return sleep
 
 
-def _ringing(clock: SteadyClock, call_later: Callable[..., Any]) -> Callable[..., Any]:
+def _ringing(clock: VirtualClock, call_later: Callable[..., Any]) -> Callable[..., Any]:
     """`asyncio.sleep` and other timers, with the clock at their end when they ring."""
 
     def steady_call_later(delay: float, callback: Callable[..., Any], *args: Any, context: Any = None) -> Any:

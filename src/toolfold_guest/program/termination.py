@@ -1,4 +1,4 @@
-"""A program's end as the interpreter makes it: exit handlers, finalizers, files flushed and closed.
+"""Termination of a program: exit handlers, finalizers, flushed files, hints and tracebacks.
 
 A guest leaves with `os._exit`, which does nothing of this. Only programs whose text speaks of something that could be
 left behind get it, for to let go of a program's data takes time, too.
@@ -59,10 +59,10 @@ def end(names: dict[str, Any], *, is_session: bool) -> None:
     if not is_session:
         _run_handlers()
     # First: the collector may close the file under a buffer before the buffer itself.
-    for found in gc.get_objects():
+    for item in gc.get_objects():
         # By type, not by what it says of itself: the program's own objects must not be asked.
-        if issubclass(type(found), io.IOBase) and not _is_ours(found):
-            _flush(found)
+        if issubclass(type(item), io.IOBase) and not _is_ours(item):
+            _flush(item)
     if not is_session:
         warnings.formatwarning = _warning_at_exit
         _clear(names)
@@ -184,11 +184,11 @@ def remember_source(text: str, file: str = FILENAME) -> None:
     linecache.cache[FILENAME] = linecache.cache[file] = (len(text), None, lines, FILENAME)
 
 
-def _clean(whole: traceback.TracebackException, seen: set[int]) -> bool:
+def _clean(whole: traceback.TracebackException, visited: set[int]) -> bool:
     """Keep the program's own frames, here and in causes; false if it has none."""
-    if id(whole) in seen:
+    if id(whole) in visited:
         return False
-    seen.add(id(whole))
+    visited.add(id(whole))
     folder = os.getcwd() + os.sep
     frames = [
         # A new summary without columns: the carets of 3.11 cost a model tokens and tell it little.
@@ -197,13 +197,13 @@ def _clean(whole: traceback.TracebackException, seen: set[int]) -> bool:
         if frame.filename == FILENAME or frame.filename.startswith(folder)
     ]
     whole.stack = traceback.StackSummary.from_list(frames)
-    if whole.__cause__ is not None and not _clean(whole.__cause__, seen):
+    if whole.__cause__ is not None and not _clean(whole.__cause__, visited):
         whole.__cause__ = None
         whole.__suppress_context__ = False
-    if whole.__context__ is not None and not _clean(whole.__context__, seen):
+    if whole.__context__ is not None and not _clean(whole.__context__, visited):
         whole.__context__ = None
     for member in whole.exceptions or ():
-        _clean(member, seen)
+        _clean(member, visited)
     return bool(frames) or bool(whole.exceptions)
 
 

@@ -1,4 +1,4 @@
-"""Values on their way out of the guest: Python objects to JSON text, with bytes and media marked.
+"""Value encoder of the guest: Python objects to JSON text, with bytes, media and pictures marked.
 
 The common case is one pass of the C encoder. Only what that refuses (NaN, odd keys, unknown
 types, our own marks in a program's keys) takes the slow walk, which knows where it is. An argument that has no form
@@ -64,13 +64,13 @@ class Unsendable(TypeError):
     __module__, __qualname__ = "builtins", "TypeError"  # which is what it is to the program
 
 
-def encode(value: Any, what: str) -> str:
+def encode(value: Any, path: str) -> str:
     """JSON text of an argument; `what` starts the path in an error, as in `value['rows'][3]`."""
     text = _fast(value)
     # The first brace is that of the arguments, whose keys are names.
     if text is not None and (text.rfind("{") <= 0 or not _may_clash(text, value)):
         return text
-    return _py_encode(_Walk().plain(value, what, 0))
+    return _py_encode(_Walk().plain(value, path, 0))
 
 
 def encode_value(value: Any) -> tuple[str, list[str]]:
@@ -119,13 +119,15 @@ def _may_clash(text: str, value: Any) -> bool:
     level: list[Any] = [value]
     while level:
         inner: list[Any] = []
-        for one in level:
-            if isinstance(one, dict):
-                if any(type(key) is not str for key in one) and len(set(map(key_text, one))) != len(one):
+        for container in level:
+            if isinstance(container, dict):
+                if any(type(key) is not str for key in container) and len(set(map(key_text, container))) != len(
+                    container
+                ):
                     return True
-                inner.extend(one.values())
+                inner.extend(container.values())
             else:
-                inner.extend(one)
+                inner.extend(container)
         level = [item for item in inner if not isinstance(item, _LEAVES)]
         if not all(isinstance(item, dict | list | tuple) for item in level):
             return True
@@ -133,10 +135,10 @@ def _may_clash(text: str, value: Any) -> bool:
 
 
 def _default(value: object) -> object:
-    found = _simplify(value)
-    if found is NotImplemented:
+    simpler = _simplify(value)
+    if simpler is NotImplemented:
         raise TypeError
-    return found
+    return simpler
 
 
 def _simplify(value: Any) -> Any:
@@ -157,7 +159,9 @@ def _is_shallow(value: Any, text: str) -> bool:
     """Level by level, each container once. What objects hold shows only in their text, which takes longer to read."""
     level = [value]
     for _ in range(MAX_DEPTH):
-        inner = [item for one in level for item in (one.values() if isinstance(one, dict) else one)]
+        inner = [
+            item for container in level for item in (container.values() if isinstance(container, dict) else container)
+        ]
         # By type: there are few, and many items.
         nested = [kind for kind in set(map(type, inner)) if not issubclass(kind, _FLAT)]
         if not nested:
@@ -306,7 +310,7 @@ def picture_of(value: Any) -> Media | None:
     module = type(value).__module__.partition(".")[0]
     if module == "PIL" and hasattr(value, "save"):
         return _png(lambda file: value.save(file, "PNG"))
-    if module == "IPython" or not any(one.partition(".")[0] == "matplotlib" for one in _modules_of(value)):
+    if module == "IPython" or not any(name.partition(".")[0] == "matplotlib" for name in _modules_of(value)):
         return None
     figure = figure_of(value)
     return None if figure is None else of_figure(figure)

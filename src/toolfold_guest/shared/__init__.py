@@ -1,1 +1,1 @@
-"""shared."""
+"""Rules and tables that the host and the guest share."""

@@ -1,4 +1,4 @@
-"""How a program speaks to its tools: does it await every call, none, or some of them?
+"""Call style of a program: whether it awaits every tool call, none, or some, and where.
 
 The answer decides what the bare name of a tool is. Pure text and trees in, words out; the Monty engine asks, too.
 """
@@ -241,7 +241,7 @@ _LOOSE: Final = (
 )  # fmt: skip
 
 
-class Places:
+class CallSites:
     """What to make in place in one program.
 
     Args:
@@ -258,7 +258,7 @@ class Places:
         """Statements that are only an expression, whose value nobody sees."""
         self.lists: list[ast.ListComp] = []
         """List comprehensions that hold calls which nothing may ever await."""
-        self.later: list[ast.ListComp] = []
+        self.awaitable_lists: list[ast.ListComp] = []
         """List comprehensions that hold calls which something may await."""
         self._parents: dict[ast.AST, ast.AST] = {}
         self._loads: dict[str, list[ast.Name]] = {}
@@ -267,11 +267,11 @@ class Places:
         self._tools = self._imported_tools(tree) | {
             name for name in self._loads if name in tools and name not in self._bound
         }
-        self._held: set[str] = set()
+        self._call_names: set[str] = set()
         for node in list(self._parents):
             self._judge(node)
-        awaited = {name for name in self._held if self._is_awaited(name)}
-        for name in self._held - awaited:
+        awaited = {name for name in self._call_names if self._is_awaited(name)}
+        for name in self._call_names - awaited:
             self.values += [load for load in self._loads.get(name, ()) if self._use(load) == "value"]
 
     def _read(self, tree: ast.Module) -> None:
@@ -319,7 +319,7 @@ class Places:
             if isinstance(node, ast.ListComp):
                 self.lists.append(node)
         elif isinstance(node, ast.ListComp) and self._use(node) != "awaited":
-            self.later.append(node)
+            self.awaitable_lists.append(node)
 
     def _is_in_place(self, call: ast.Call) -> bool:
         if self._use(call) == "value":
@@ -327,7 +327,7 @@ class Places:
         name = self._assigned_name(call)
         if name is None:
             return False
-        self._held.add(name)
+        self._call_names.add(name)
         return all(self._use(load) == "value" for load in self._loads.get(name, ()))
 
     def _is_read(self, items: ast.AST) -> bool:
@@ -335,7 +335,7 @@ class Places:
         parent = self._parents[items]
         match parent:
             case ast.For(iter=iterable, target=target) | ast.comprehension(iter=iterable, target=target):
-                names = [one.id for one in ast.walk(target) if isinstance(one, ast.Name)]
+                names = [node.id for node in ast.walk(target) if isinstance(node, ast.Name)]
                 loads = [load for name in names for load in self._loads.get(name, ())]
                 return iterable is items and all(self._use(load) == "value" for load in loads)
             case ast.Subscript():
@@ -390,7 +390,7 @@ class Places:
                 return "value"
             case ast.BoolOp() | ast.IfExp() | ast.NamedExpr():
                 return "escape" if isinstance(parent, ast.NamedExpr) else self._use(parent)
-            case ast.Assign(targets=targets) if any(isinstance(one, ast.Tuple | ast.List) for one in targets):
+            case ast.Assign(targets=targets) if any(isinstance(target, ast.Tuple | ast.List) for target in targets):
                 return "value"
             case ast.Dict(keys=keys) if node in keys:
                 return "value"

@@ -1,4 +1,4 @@
-"""Removes a folder that a program wrote, however deep, unreadable or crowded it made it."""
+"""Folder removal for trees that a program wrote, however deep, unreadable or crowded they are."""
 
 import os
 import stat

@@ -1,4 +1,4 @@
-"""The names with a meaning of their own in every program: one table for naming, check, engines and guest."""
+"""Reserved names of every program, and the modules that a jail lacks, with their error messages."""
 
 import builtins
 import sys

@@ -1,4 +1,4 @@
-"""Whether to stay awake for a message that is near.
+"""Adaptive polling: stay awake for a message that is about to come.
 
 To sleep and be woken costs each side more than most tools take. So after a message that the other side answers
 quickly, look for its answer a little while before sleeping; whoever looks in vain looks less and less often,

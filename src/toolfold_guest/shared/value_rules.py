@@ -1,4 +1,4 @@
-"""How much of a value can cross the wall: one set of limits for guests, tools and every engine.
+"""Value rules for guests, tools and every engine: size limits, and the JSON form of objects.
 
 What becomes of an object that is no JSON value is in `forms`. Two differences are meant: a program's NaN is sent as
 null and its infinity is refused, because JSON has neither, but replies keep both, because Python has them.
@@ -343,14 +343,14 @@ def _label(label: Any) -> str:
 
 def _unique(names: list[str]) -> list[str]:
     """`a`, `a.1`, `a.2` for names that are all `a`, as pandas reads such a file."""
-    taken: set[str] = set()
+    used_names: set[str] = set()
     unique = []
     for name in names:
         candidate, count = name, 0
-        while candidate in taken:
+        while candidate in used_names:
             count += 1
             candidate = f"{name}.{count}"
-        taken.add(candidate)
+        used_names.add(candidate)
         unique.append(candidate)
     return unique
 

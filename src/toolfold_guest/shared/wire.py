@@ -1,4 +1,4 @@
-"""Framing and message kinds between host and guest; both sides import this, nothing else is shared.
+"""Wire format between host and guest: framing and message kinds, imported by both sides.
 
 A frame is a little-endian 32-bit length and that many bytes.
 

@@ -1,1 +1,1 @@
-"""stdlib."""
+"""Standard-library changes that a program sees."""

@@ -1,4 +1,4 @@
-"""Calls that need what the jail does not have: they fail with the words of the check, not with a bare error number.
+"""Placeholders for network and process calls that the jail lacks: they fail with the check's words.
 
 Only the words change: what a library raises, and when, stays as the system has it, so that programs which expect such
 a failure still catch it.
@@ -40,7 +40,7 @@ def _without_shared_memory(statvfs: Callable[..., Any]) -> Callable[..., Any]:
     """There is no room in `/dev/shm`, so `multiprocessing.Value` takes the temporary folder."""
 
     @functools.wraps(statvfs)
-    def told(path: Any) -> Any:
+    def wrapper(path: Any) -> Any:
         try:
             return statvfs(path)
         except OSError:
@@ -48,7 +48,7 @@ def _without_shared_memory(statvfs: Callable[..., Any]) -> Callable[..., Any]:
                 raise
             return os.statvfs_result((0,) * 10)
 
-    return told
+    return wrapper
 
 
 def _semaphores(name: str) -> Any:
@@ -61,18 +61,18 @@ def _tell(owner: Any, name: str, module: str, reason: str) -> None:
         _replace(owner, name, _telling(function, module, reason))
 
 
-def _replace(owner: Any, name: str, told: Callable[..., Any]) -> None:
+def _replace(owner: Any, name: str, replacement: Callable[..., Any]) -> None:
     function = getattr(owner, name)
-    setattr(owner, name, told)
+    setattr(owner, name, replacement)
     # Where it came from, too: `os.system` is pickled as `posix.system`, and must be the same there.
     home = sys.modules.get(function.__module__ or "")
     if getattr(home, name, None) is function:
-        setattr(home, name, told)
+        setattr(home, name, replacement)
 
 
 def _telling(function: Callable[..., Any], module: str, reason: str) -> Callable[..., Any]:
     @functools.wraps(function)
-    def told(*args: Any, **kwargs: Any) -> Any:
+    def wrapper(*args: Any, **kwargs: Any) -> Any:
         try:
             result = function(*args, **kwargs)
         except OSError as error:
@@ -81,4 +81,4 @@ def _telling(function: Callable[..., Any], module: str, reason: str) -> Callable
             raise PermissionError(1, message(module, reason))
         return result
 
-    return told
+    return wrapper

@@ -1,4 +1,4 @@
-"""Habits from notebooks: `display`, `IPython.display`, figures that show themselves, names that were imported above.
+"""Notebook helpers: `display`, `IPython.display`, figures that show themselves, names without import.
 
 Costs a program that has none of them one look at a set of names and one at a dict of modules.
 """
@@ -16,7 +16,7 @@ from typing import Any, NoReturn
 from toolfold_guest.program.values import Media, figure_of, of_figure, open_figures, picture_of
 from toolfold_guest.shared.names import MODULES as NETWORK_MODULES
 
-_shown: list[Media] = []
+_pictures: list[Media] = []
 _SAVED = "_toolfold_saved"
 
 
@@ -74,35 +74,35 @@ def final_answer(answer: Any = None, *_: Any) -> NoReturn:
 def show(*_: Any, **__: Any) -> None:
     """`plt.show()`: the open figures are shown, and gone, as when their windows are closed."""
     figures = open_figures()
-    _shown.extend(picture for picture in map(of_figure, figures) if picture is not None)
+    _pictures.extend(picture for picture in map(of_figure, figures) if picture is not None)
     if figures:
         sys.modules["matplotlib.pyplot"].close("all")
 
 
 def display(*objects: Any, **_: Any) -> None:
     """A picture if it is one, else as `print`."""
-    for one in objects:
-        picture = one if isinstance(one, Media) else picture_of(one)
+    for item in objects:
+        picture = item if isinstance(item, Media) else picture_of(item)
         if picture is None:
-            print(one)  # noqa: T201  # to print is what it is for
+            print(item)  # noqa: T201  # to print is what it is for
         else:
-            _shown.append(picture)
-            if figure_of(one) in open_figures():
-                sys.modules["matplotlib.pyplot"].close(figure_of(one))
+            _pictures.append(picture)
+            if figure_of(item) in open_figures():
+                sys.modules["matplotlib.pyplot"].close(figure_of(item))
 
 
 def with_pictures(value: Any) -> Any:
     """The program's value; its pictures are the value if there is no other, else files."""
-    if not _shown and "matplotlib.pyplot" not in sys.modules:
+    if not _pictures and "matplotlib.pyplot" not in sys.modules:
         return value
-    drawn = _drawn_on(value)
-    figures = [figure for figure in open_figures() if figure in drawn or not getattr(figure, _SAVED, False)]
-    figures += [figure for figure in drawn if figure not in figures]
-    pictures = [*_shown, *filter(None, map(of_figure, figures))]
-    _shown.clear()
+    value_figures = _drawn_on(value)
+    figures = [figure for figure in open_figures() if figure in value_figures or not getattr(figure, _SAVED, False)]
+    figures += [figure for figure in value_figures if figure not in figures]
+    pictures = [*_pictures, *filter(None, map(of_figure, figures))]
+    _pictures.clear()
     if not pictures:
         return value
-    if value is None or drawn:
+    if value is None or value_figures:
         return pictures[0] if len(pictures) == 1 else pictures
     for number, picture in enumerate(pictures, 1):
         with open(f"figure_{number}.png", "wb") as file:
@@ -161,11 +161,13 @@ class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         names.update({"display": display, "get_ipython": lambda: None, "__version__": "8.0.0"})
         names["version_info"] = (8, 0, 0)
         names["clear_output"] = lambda *_, **__: None
-        names.update({name: type(name, (_Shown,), {}) for name in ("HTML", "Markdown", "Latex", "Math", "JSON", "SVG")})
+        names.update(
+            {name: type(name, (_RichText,), {}) for name in ("HTML", "Markdown", "Latex", "Math", "JSON", "SVG")}
+        )
         names["Image"] = _image
 
 
-class _Shown:
+class _RichText:
     """Text that a notebook would render."""
 
     def __init__(self, data: Any = None, *_: Any, **__: Any) -> None:

@@ -1,4 +1,4 @@
-"""What a program finds changed in its interpreter so that it notices nothing of ours. Called once, in the zygote."""
+"""Interpreter patches, applied once in the zygote: signals, recursion limit, thread semaphores."""
 
 import functools
 import signal
@@ -78,18 +78,18 @@ class SemLock:
         self.kind, self.maxvalue = kind, maxvalue
         self._value = value
         self._changed = threading.Condition(threading.Lock())
-        self._held, self._owner = 0, 0
+        self._acquire_count, self._owner = 0, 0
 
     def acquire(self, block: bool = True, timeout: float | None = None) -> bool:
         patience = timeout if block else 0
         with self._changed:
             if self.kind == _RECURSIVE_MUTEX and self._is_mine():
-                self._held += 1
+                self._acquire_count += 1
                 return True
             if not self._changed.wait_for(lambda: self._value > 0, None if patience is None else max(patience, 0)):
                 return False
             self._value -= 1
-            self._held += 1
+            self._acquire_count += 1
             self._owner = threading.get_ident()
             return True
 
@@ -98,13 +98,13 @@ class SemLock:
             if self.kind == _RECURSIVE_MUTEX:
                 if not self._is_mine():
                     raise AssertionError("attempt to release recursive lock not owned by thread")
-                self._held -= 1
-                if self._held:
+                self._acquire_count -= 1
+                if self._acquire_count:
                     return
             elif self._value >= self.maxvalue:
                 raise ValueError("semaphore or lock released too many times")
             else:
-                self._held -= 1
+                self._acquire_count -= 1
             self._value += 1
             self._changed.notify()
 
@@ -115,10 +115,10 @@ class SemLock:
         self.release()
 
     def _count(self) -> int:
-        return self._held
+        return self._acquire_count
 
     def _is_mine(self) -> bool:
-        return self._held > 0 and self._owner == threading.get_ident()
+        return self._acquire_count > 0 and self._owner == threading.get_ident()
 
     def _get_value(self) -> int:
         return self._value

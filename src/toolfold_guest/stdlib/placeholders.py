@@ -72,11 +72,11 @@ def _member(path: str) -> Any:
 
 def _class(path: str) -> type:
     library, name = library_of(path) or "", path.rpartition(".")[2]
-    made = _classes.get((library, name))
-    if made is None:
+    placeholder = _classes.get((library, name))
+    if placeholder is None:
         base = _Response if name == "Response" else _Object
-        made = _classes[library, name] = _Class(name, (base,), {"__module__": library, "_path": path})
-    return made
+        placeholder = _classes[library, name] = _Class(name, (base,), {"__module__": library, "_path": path})
+    return placeholder
 
 
 def _error(path: str) -> type[Any]:
@@ -85,8 +85,8 @@ def _error(path: str) -> type[Any]:
     chain = LIBRARIES[library].errors.split()
     if (library, chain[0]) not in _classes:
         base: type = _Error
-        for one in chain:
-            base = _classes[library, one] = type(one, (base,), {"__module__": library})
+        for error_name in chain:
+            base = _classes[library, error_name] = type(error_name, (base,), {"__module__": library})
     if (library, name) not in _classes:
         base = Warning if name.endswith("Warning") else _classes[library, chain[0]]
         _classes[library, name] = type(name, (base,), {"__module__": library})

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from toolfold.engines.process.guest import Gauge
+from toolfold.engines.process.guest import MemoryGauge
 
 
 @pytest.fixture
@@ -21,7 +21,7 @@ def descriptors() -> int:
 
 
 def test_it_sees_what_was_taken_since(pidfd: int) -> None:
-    gauge = Gauge()
+    gauge = MemoryGauge()
 
     before = gauge.read(pidfd)
     taken = b"x" * 50_000_000
@@ -32,7 +32,7 @@ def test_it_sees_what_was_taken_since(pidfd: int) -> None:
 
 
 def test_many_of_them_keep_only_some_files_open_and_give_them_back(pidfd: int) -> None:
-    before, gauges = descriptors(), [Gauge() for _ in range(200)]
+    before, gauges = descriptors(), [MemoryGauge() for _ in range(200)]
 
     read = [gauge.read(pidfd) > 0 for gauge in gauges]
     kept = descriptors() - before
@@ -47,7 +47,7 @@ def test_one_that_has_ended_takes_nothing() -> None:
     child = os.fork()
     if child == 0:
         os._exit(0)
-    gauge, fd = Gauge(), os.pidfd_open(child)
+    gauge, fd = MemoryGauge(), os.pidfd_open(child)
     os.waitpid(child, 0)
 
     read = gauge.read(fd)

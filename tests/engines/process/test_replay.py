@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from toolfold.engines.base import Called, Ended, Order, Printed, Taped, Waiting
+from toolfold.engines.base import Called, Ended, Order, Printed, ReplayTape, Waiting
 from toolfold.engines.process import ProcessEngine
 from toolfold.models import Call, Program, Reply, ToolSpec
 
@@ -84,7 +84,7 @@ class Record:
 
 async def drive(engine: ProcessEngine, name: str, seed: int, past: Record | None, chance: random.Random) -> Record:
     """Run a program, answering calls in random order; the replies of a past run are given at once."""
-    tape = Taped(tuple(past.wakes), tuple(past.clocks)) if past else Taped()
+    tape = ReplayTape(tuple(past.wakes), tuple(past.clocks)) if past else ReplayTape()
     program = Program(text=PROGRAMS[name], preset_names=("asyncio",), library_set="data" if name == "numpy" else "bare")
     order = Order(program=program, tools=[GET], seed=seed, tape=tape, report_waiting=True)
     record = Record()
@@ -97,7 +97,7 @@ async def drive(engine: ProcessEngine, name: str, seed: int, past: Record | None
         old = {reply.call_id for reply in answered}
         async for event in run:
             match event:
-                case Taped():
+                case ReplayTape():
                     assert not event.is_spoilt
                     record.wakes.extend(event.wakes)
                     record.clocks.extend(event.clocks)

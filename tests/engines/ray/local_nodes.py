@@ -7,9 +7,9 @@ import math
 from dataclasses import dataclass, field
 from pkgutil import resolve_name
 
-from toolfold.engines.base import OwnTools
+from toolfold.engines.base import EngineTools
 from toolfold.engines.process import ProcessEngine
-from toolfold.engines.ray.link import AskingMailbox, Mailbox, NodeFacts
+from toolfold.engines.ray.link import Mailbox, NodeFacts, PollingMailbox
 from toolfold.engines.ray.node import Node
 from toolfold.errors import EngineUnavailable
 
@@ -66,7 +66,7 @@ class LocalNodes:
 
     def __init__(self, *nodes: LocalNode) -> None:
         self.nodes = list(nodes)
-        self.own_tools: OwnTools | None = None
+        self.own_tools: EngineTools | None = None
 
     async def seen(self) -> list[LocalNode]:
         return [node for node in self.nodes if not node.is_dead]
@@ -81,7 +81,7 @@ class LocalNodes:
             node_id=node.node_id, address=node.node_id, cores=1, modules=node.engine.capabilities.modules,
             own_tools=() if own is None else own.specs,
         )  # fmt: skip
-        return facts, AskingMailbox(node)
+        return facts, PollingMailbox(node)
 
     async def leave(self, node_id: str) -> None:
         for node in self.nodes:

@@ -107,7 +107,7 @@ async def test_a_program_whose_words_nobody_reads_stands_still(served: Served) -
     mailbox.write(0, wire.pack([wire.Grant(0, (spec,)), opened]))
     while served.node._outbox.has_room.is_set():
         await asyncio.sleep(0.01)
-    held = served.node._outbox.said_bytes
+    held = served.node._outbox.waiting_bytes
     heard = Heard(mailbox)  # now they are read
     made = 0
     while made < calls:

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from toolfold import EngineCrashed, Runtime
-from toolfold.engines.base import OwnTools
+from toolfold.engines.base import EngineTools
 from toolfold.engines.ray import RayEngine, wire
 from toolfold.engines.ray.direct import DirectMailbox
 from toolfold.engines.ray.link import Mailbox, NodeFacts
@@ -51,7 +51,7 @@ class HostileNode:
 class HostileNodes:
     """A cluster of one of them."""
 
-    own_tools: OwnTools | None = None
+    own_tools: EngineTools | None = None
 
     def __init__(self, node: HostileNode) -> None:
         self.node = node

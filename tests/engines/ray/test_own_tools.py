@@ -9,11 +9,11 @@ import pytest
 from tests.engines.ray.local_nodes import LocalNode, LocalNodes
 from tests.tools.support import FakeClock
 from toolfold import Runtime, UsageError, tool
-from toolfold.engines.base import Called, OwnTools, Taped
+from toolfold.engines.base import Called, EngineTools, ReplayTape
 from toolfold.engines.ray import RayEngine, node, wire
 from toolfold.engines.ray import node as ray_node
-from toolfold.engines.ray.replay import Past
-from toolfold.engines.ray.run import OwnCalls
+from toolfold.engines.ray.replay import RunHistory
+from toolfold.engines.ray.run import NodeServedCalls
 from toolfold.errors import ToolFailed
 from toolfold.execution.calls import OwnTools as NodeTools
 from toolfold.models import Call, Limits
@@ -97,7 +97,7 @@ NAMES = ["look_up", "slow", "broken", "mistaken", "unwritable", "large"]
 def opened(nodes: LocalNodes, names: list[str] = NAMES, **options: Any) -> Runtime:
     """A runtime whose nodes call these tools."""
 
-    def own_tools() -> OwnTools:
+    def own_tools() -> EngineTools:
         return runtime._own_tools(names)
 
     runtime = Runtime(
@@ -440,7 +440,7 @@ FORGED = {
 
 @pytest.mark.parametrize("forged", FORGED.values(), ids=FORGED.keys())
 def test_a_reply_that_no_router_gives_is_not_believed(forged: wire.WireServed) -> None:
-    own = OwnCalls(Past(Taped()), Limits())
+    own = NodeServedCalls(RunHistory(ReplayTape()), Limits())
     own.names = frozenset({"look_up"})
     own.without(Called(Call(id=1, tool="look_up", arguments={})))
     with pytest.raises(Violation):

@@ -8,11 +8,11 @@ import pytest
 
 from tests.engines.ray.local_nodes import LocalNode, LocalNodes
 from toolfold import Runtime, tool
-from toolfold.engines.base import OwnTools, Served, ServedCall, Taped
+from toolfold.engines.base import EngineTools, ReplayTape, Served, ServedCall
 from toolfold.engines.ray import RayEngine, wire
-from toolfold.engines.ray.node import Records
-from toolfold.engines.ray.replay import Diverged, Past
-from toolfold.engines.ray.run import OwnCalls
+from toolfold.engines.ray.node import CallRecords
+from toolfold.engines.ray.replay import Diverged, RunHistory
+from toolfold.engines.ray.run import NodeServedCalls
 from toolfold.errors import ToolFailed
 from toolfold.events import ProgramPrinted, RuntimeEvent, ToolCalled, ToolReplied
 from toolfold.ledger.base import Entry, Given, Made
@@ -81,7 +81,7 @@ async def watched(text: str, **options: Any) -> Seen:
 
 
 async def on_a_node(text: str) -> Seen:
-    def own_tools() -> OwnTools:
+    def own_tools() -> EngineTools:
         return Runtime(TOOLS)._own_tools(ON_NODES)
 
     return await watched(text, engine=RayEngine(LocalNodes(LocalNode("one")), wait_seconds=5, own_tools=own_tools))
@@ -161,7 +161,7 @@ def call(number: int) -> Call:
     return Call(id=number, tool="look_up", arguments={"n": number}, line=9)
 
 
-def told(noted: Records) -> list[wire.FromNode]:
+def told(noted: CallRecords) -> list[wire.FromNode]:
     return [said for part in noted.take() for said in wire.read(part)]
 
 
@@ -174,9 +174,9 @@ def reply(number: int) -> Reply:
 
 
 def test_calls_in_a_row_are_one_part_with_their_tape() -> None:
-    noted = Records(PLACES)
+    noted = CallRecords(PLACES)
     for number in (1, 2):
-        noted.note_tape(Taped((number,), (0.5, 7)))
+        noted.note_tape(ReplayTape((number,), (0.5, 7)))
         noted.note_calls([call(number)])
         assert noted.note_reply(reply(number), number - 1, 0.5) is None
 
@@ -185,7 +185,7 @@ def test_calls_in_a_row_are_one_part_with_their_tape() -> None:
 
 
 def test_a_call_in_flight_is_told_and_its_reply_comes_apart() -> None:
-    noted = Records(PLACES)
+    noted = CallRecords(PLACES)
     noted.note_calls([call(1), call(2), call(3)])
     noted.note_reply(reply(1), 0, 0.5)
     late = noted.note_reply(reply(3), 1, 0.5)
@@ -216,27 +216,29 @@ def tools() -> Any:
 
 
 @pytest.fixture
-def past() -> Past:
-    return Past(Taped())
+def past() -> RunHistory:
+    return RunHistory(ReplayTape())
 
 
 @pytest.fixture
-def own(past: Past) -> OwnCalls:
-    own = OwnCalls(past, Limits())
+def own(past: RunHistory) -> NodeServedCalls:
+    own = NodeServedCalls(past, Limits())
     own.names = frozenset({"look_up"})
     return own
 
 
-def test_a_batch_is_heard_as_its_calls_and_replies(own: OwnCalls, past: Past, tools: Any) -> None:
+def test_a_batch_is_heard_as_its_calls_and_replies(own: NodeServedCalls, past: RunHistory, tools: Any) -> None:
     heard = own.answered(wire.WireAnswered([1, 1], [0.5], False, [record(1, 0), record(2, 1)]), tools)
 
     assert heard == Served([ServedCall(call(1), reply(1), 0.5), ServedCall(call(2), reply(2), 0.5)])
-    assert (past.tape, past.replies, past.settled) == (Taped((1, 1), (0.5,)), [reply(1), reply(2)], [1, 2])
+    assert (past.tape, past.replies, past.settled) == (ReplayTape((1, 1), (0.5,)), [reply(1), reply(2)], [1, 2])
     assert own.answered(answered(), tools) is None
 
 
-def test_where_a_tool_failed_is_for_people_here_and_for_no_other_node(own: OwnCalls, past: Past, tools: Any) -> None:
-    noted = Records(PLACES)
+def test_where_a_tool_failed_is_for_people_here_and_for_no_other_node(
+    own: NodeServedCalls, past: RunHistory, tools: Any
+) -> None:
+    noted = CallRecords(PLACES)
     noted.note_calls([call(1)])
     noted.note_reply(Reply(call_id=1, error="no such row", traceback="line 7"), 0, 0.5)
     (said,) = told(noted)
@@ -265,7 +267,7 @@ FORGED: dict[str, Callable[[wire.WireRecord], object]] = {
 
 @pytest.mark.parametrize("forge", FORGED.values(), ids=FORGED.keys())
 def test_a_record_that_no_node_writes_is_not_believed(
-    forge: Callable[[wire.WireRecord], object], own: OwnCalls, tools: Any
+    forge: Callable[[wire.WireRecord], object], own: NodeServedCalls, tools: Any
 ) -> None:
     forged = record(1, 0)
     forge(forged)
@@ -273,19 +275,21 @@ def test_a_record_that_no_node_writes_is_not_believed(
         own.answered(answered(forged), tools)
 
 
-def test_a_record_of_a_node_without_tools_is_not_believed(past: Past, tools: Any) -> None:
+def test_a_record_of_a_node_without_tools_is_not_believed(past: RunHistory, tools: Any) -> None:
     with pytest.raises(Violation):
-        OwnCalls(past, Limits()).answered(answered(record(1, 0)), tools)
+        NodeServedCalls(past, Limits()).answered(answered(record(1, 0)), tools)
 
 
-def test_a_call_that_was_answered_is_not_answered_again_on_another_node(own: OwnCalls, past: Past, tools: Any) -> None:
+def test_a_call_that_was_answered_is_not_answered_again_on_another_node(
+    own: NodeServedCalls, past: RunHistory, tools: Any
+) -> None:
     own.answered(answered(record(1, 0)), tools)
     past.begin_again()
     with pytest.raises(Violation):
         own.answered(answered(record(1, 0)), tools)
 
 
-def test_another_call_than_before_is_no_replay(own: OwnCalls, past: Past, tools: Any) -> None:
+def test_another_call_than_before_is_no_replay(own: NodeServedCalls, past: RunHistory, tools: Any) -> None:
     own.answered(answered(record(1, 0)), tools)
     past.begin_again()
     other = record(1, 1)

@@ -1,4 +1,4 @@
-"""Programs on `pydantic-monty`, a subset of Python that is interpreted in Rust and runs on any system."""
+"""Monty engine: programs on `pydantic-monty`, a subset of Python interpreted in Rust, on any system."""
 
 from toolfold.engines.monty.engine import MontyEngine, type_checker
 

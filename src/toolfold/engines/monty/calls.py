@@ -1,4 +1,4 @@
-"""The calls of one program on Monty, from the call to the moment when Monty takes the result. Knows no thread.
+"""Tool calls of one program on Monty, until Monty takes the result, and its tools. Knows no thread.
 
 A call has two ids: ours, which count from 1 and are in the record, and Monty's, which name the future that the
 program holds. Sleeps, deadlines and the tickets of semaphores are futures, too, with an id of Monty's only.
@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from toolfold.engines.base import Ended, Order
-from toolfold.engines.monty.values import State, for_guest
+from toolfold.engines.monty.values import MontyState, for_guest
 from toolfold.models import Call, Limits, Media, Problem, Reply, ToolSpec, Value
 from toolfold.protocol.codec import tool_facts
 from toolfold.tools.values import json_size
@@ -22,18 +22,18 @@ from toolfold_guest.shared.call_style import ASYNC_PREFIX, ToolFacts, bind, styl
 from toolfold_guest.shared.names import RESERVED
 
 
-class Calls:
+class MontyCalls:
     """Which calls wait for a reply, and which results wait for Monty."""
 
-    def __init__(self, wrap: Callable[[Media], object], before: State | None) -> None:
+    def __init__(self, wrap: Callable[[Media], object], before: MontyState | None) -> None:
         self._wrap = wrap
-        self.made = before.calls if before else 0
+        self.call_count = before.calls if before else 0
         """How many calls the program has made."""
-        self.seen = before.seen if before else 0
+        self.replies_seen = before.replies_seen if before else 0
         """How many replies it has had."""
         self.open = dict(before.open) if before else {}
         """Calls without a reply: our id to Monty's."""
-        self._kept = dict(before.kept) if before else {}
+        self._pending_replies = dict(before.pending_replies) if before else {}
         """Calls whose reply came before the snapshot and is still to be taken: our id to Monty's."""
         # Any: what Monty takes as a result is a dict of its own making.
         self._arrived: dict[int, Any] = {}
@@ -47,7 +47,7 @@ class Calls:
 
     def add(self, call: Call, call_id: int) -> None:
         """The program made a call; Monty knows it by `call_id`."""
-        self.made = call.id
+        self.call_count = call.id
         self.open[call.id] = call_id
         self._unsent.append(call)
 
@@ -58,13 +58,13 @@ class Calls:
 
     def take(self, reply: Reply) -> bool:
         """Keep a reply for Monty; whether it is one that the program has not seen before."""
-        call_id = self._kept.pop(reply.call_id, None)
+        call_id = self._pending_replies.pop(reply.call_id, None)
         is_new = call_id is None
         if call_id is None:
             call_id = self.open.pop(reply.call_id, None)
             if call_id is None:
                 return False  # answered twice, never called, or taken before the snapshot
-            self.seen += 1
+            self.replies_seen += 1
         if call_id in self._arrived:
             return is_new  # its deadline came first
         self._replied[call_id] = reply.call_id
@@ -88,9 +88,9 @@ class Calls:
         return self._arrived.pop(call_id)
 
     @property
-    def kept(self) -> dict[int, int]:
+    def pending_replies(self) -> dict[int, int]:
         """For a snapshot: calls whose replies are here but not taken. Our id to Monty's; the replies are on record."""
-        return {ours: call_id for call_id, ours in self._replied.items()} | self._kept
+        return {ours: call_id for call_id, ours in self._replied.items()} | self._pending_replies
 
     @property
     def settled(self) -> dict[int, str]:
@@ -127,7 +127,7 @@ class Toolbox:
         self.in_place: Counter[str] = Counter()
         """Calls that were made where the program did not await them; the outcome has a hint for it."""
 
-    def find(self, name: str) -> Tool | None:
+    def find(self, name: str) -> MontyTool | None:
         """The tool that a program means by a name."""
         return self._tools.get(name)
 
@@ -136,7 +136,7 @@ class Toolbox:
         """The module `tools`, with one module inside for each domain."""
         return _module("tools", modules_of(self._tools), external_module)
 
-    def gives_future(self, tool: Tool, *, is_awaited: bool) -> bool:
+    def gives_future(self, tool: MontyTool, *, is_awaited: bool) -> bool:
         """Whether a call is awaited; else the program stands in it until its reply is there."""
         if is_awaited or (tool.is_awaitable and not self._calls_in_place):
             return True
@@ -144,7 +144,7 @@ class Toolbox:
             self.in_place[tool.spec.name] += 1
         return False
 
-    def call(self, tool: Tool, arguments: dict[str, Value], made: int) -> Call:
+    def call(self, tool: MontyTool, arguments: dict[str, Value], call_count: int) -> Call:
         """The next call of a program that has `made` so many.
 
         Raises:
@@ -155,13 +155,13 @@ class Toolbox:
         size = json_size(arguments)
         if size > limits.value_bytes:
             raise ValueError(f"the arguments of {name!r} take {size} bytes; the limit is {limits.value_bytes}")
-        if made >= limits.calls:
+        if call_count >= limits.calls:
             raise OverLimitError(Problem(kind="calls", message=f"the program made more than {limits.calls} tool calls"))
-        return Call(id=made + 1, tool=name, arguments=arguments)
+        return Call(id=call_count + 1, tool=name, arguments=arguments)
 
 
 @dataclass(frozen=True, slots=True)
-class Tool:
+class MontyTool:
     """One spelling of a tool."""
 
     spec: ToolSpec
@@ -172,23 +172,23 @@ class Tool:
         return dict(bind(ToolFacts(*tool_facts(self.spec)), args, kwargs)) if args else kwargs
 
 
-def tools_by_name(specs: Sequence[ToolSpec]) -> dict[str, Tool]:
+def tools_by_name(specs: Sequence[ToolSpec]) -> dict[str, MontyTool]:
     """Every name under which a program can reach a tool: `price`, `tools.price`, `tools.hr.async_price`, ..."""
-    found: dict[str, Tool] = {}
+    tools: dict[str, MontyTool] = {}
     for spec in specs:
         if spec.domain and spec.short_name:
-            found.setdefault(f"tools.{spec.domain}.{spec.short_name}", Tool(spec, is_awaitable=False))
-            found.setdefault(f"tools.{spec.domain}.{ASYNC_PREFIX}{spec.short_name}", Tool(spec, is_awaitable=True))
+            tools.setdefault(f"tools.{spec.domain}.{spec.short_name}", MontyTool(spec, is_awaitable=False))
+            tools.setdefault(f"tools.{spec.domain}.{ASYNC_PREFIX}{spec.short_name}", MontyTool(spec, is_awaitable=True))
         for name in (spec.python_name, *spec.aliases):
             if name not in RESERVED:
-                found[name] = Tool(spec, is_awaitable=True)
+                tools[name] = MontyTool(spec, is_awaitable=True)
             for module in ("tools", f"tools.{spec.domain}") if spec.domain else ("tools",):
-                found[f"{module}.{name}"] = Tool(spec, is_awaitable=False)
-                found[f"{module}.{ASYNC_PREFIX}{name}"] = Tool(spec, is_awaitable=True)
-    return found
+                tools[f"{module}.{name}"] = MontyTool(spec, is_awaitable=False)
+                tools[f"{module}.{ASYNC_PREFIX}{name}"] = MontyTool(spec, is_awaitable=True)
+    return tools
 
 
-def modules_of(names: Mapping[str, Tool]) -> dict[str, set[str]]:
+def modules_of(names: Mapping[str, MontyTool]) -> dict[str, set[str]]:
     """The names in each module: `{"tools": {...}, "tools.hr": {...}}`."""
     modules: dict[str, set[str]] = {"tools": set()}
     for dotted in names:

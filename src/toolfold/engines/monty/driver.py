@@ -1,4 +1,4 @@
-"""One program on one Monty worker, from the thread that drives it. Knows no event loop.
+"""Driver of one program on one Monty worker: the worker, the outbox, the waits. Knows no event loop.
 
 Rules:
 1. Monty runs until it wants something, hands over a step, and stands still until the step is resumed.
@@ -22,10 +22,10 @@ from typing import Any, Final, Literal, TypeAlias
 
 from toolfold.engines.base import Called, Died, Ended, Event, Order, Printed, Waiting
 from toolfold.engines.monty import calls
-from toolfold.engines.monty.calls import Calls, OverLimitError, Toolbox, stub
+from toolfold.engines.monty.calls import MontyCalls, OverLimitError, Toolbox, stub
 from toolfold.engines.monty.rewrite import prelude, prepare
-from toolfold.engines.monty.time import CLOCKS, Clock, MontyTape, Timers, time_for, timer_of
-from toolfold.engines.monty.values import FOLDER, DataFolder, MediaBox, State, decode, encode, plain
+from toolfold.engines.monty.time import CLOCKS, MontyClock, MontyTape, Timers, time_for, timer_of
+from toolfold.engines.monty.values import FOLDER, DataFolder, MediaBox, MontyState, decode, encode, plain
 from toolfold.models import MIB, Call, Problem, Program, Reply
 from toolfold.tools.values import json_size
 from toolfold_guest.shared.call_style import MOST_NOTES, parallel_hints
@@ -101,7 +101,7 @@ KEEP_BYTES: Final = 8 * MIB
 """Of each stream, as in the process engine: what the ledger keeps."""
 
 
-class Outbox:
+class MontyOutbox:
     """Sends events, and remembers whether the reader knows that the program waits."""
 
     def __init__(self, send: Callable[[Event], None], tape: MontyTape, kept_bytes: Mapping[str, int] | None) -> None:
@@ -119,9 +119,9 @@ class Outbox:
 
     def post_tape(self) -> None:
         """Send what a replay needs; call it before the calls that it led to."""
-        taped = self._tape.new()
-        if taped is not None:
-            self.post(taped)
+        tape = self._tape.new()
+        if tape is not None:
+            self.post(tape)
 
     def post_waiting(self, replies_seen: int) -> None:
         """Say that the program waits."""
@@ -164,25 +164,25 @@ Message: TypeAlias = Reply | Freeze | Literal["stop", "look", "due"]
 """`look`: the clock was stopped or started; `due`: it has gone ahead; timers come before later replies."""
 
 
-class Waits:
+class ReplyWaiter:
     """The program's waits for replies and for its clock."""
 
     def __init__(
         self,
-        calls: Calls,
-        outbox: Outbox,
+        calls: MontyCalls,
+        outbox: MontyOutbox,
         tape: MontyTape,
         *,
         snapshot: Callable[[Step, int], bytes],
         report_waiting: bool,
     ) -> None:
         self.inbox: queue.SimpleQueue[Message] = queue.SimpleQueue()
-        self.clock = Clock()
+        self.clock = MontyClock()
         self.timers = Timers(self.clock)
         self._calls, self._outbox, self._tape = calls, outbox, tape
         self._snapshot = snapshot
         self._report_waiting = report_waiting
-        self._told = (-1, -1)
+        self._last_report = (-1, -1)
         """The replies and calls at the last `Waiting`, which is said once for each standstill."""
         self._at: tuple[Step, int] | None = None
         """Where the program stands, and our id of the synchronous call that it stands in; `None` while it runs."""
@@ -217,8 +217,8 @@ class Waits:
             if timer is not None:
                 self._calls.settle(timer, self.timers.take(timer))
                 continue
-            before = self._calls.seen
-            while self._calls.seen < before + part:
+            before = self._calls.replies_seen
+            while self._calls.replies_seen < before + part:
                 self._take(None)
 
     def _take_what_is_there(self) -> None:
@@ -248,17 +248,17 @@ class Waits:
             self._tape.replied()
 
     def _tell(self) -> None:
-        state = (self._calls.seen, self._calls.made)
-        if self._report_waiting and self._calls.open and self._told != state:
-            self._told = state
-            self._outbox.post_waiting(self._calls.seen)
+        state = (self._calls.replies_seen, self._calls.call_count)
+        if self._report_waiting and self._calls.open and self._last_report != state:
+            self._last_report = state
+            self._outbox.post_waiting(self._calls.replies_seen)
 
     def _frozen(self) -> bytes | None:
         if self._at is None:
             self.clock.release()  # it is in the middle of a `time.sleep`
         has_news = self._outbox.has_news or self._tape.has_news or self._tape.is_playing
         if self._at is None or has_news:
-            self._told = (-1, -1)  # whoever asked must hear again when it waits
+            self._last_report = (-1, -1)  # whoever asked must hear again when it waits
             return None
         return self._snapshot(*self._at)
 
@@ -281,10 +281,10 @@ class Driver:
         self._toolbox = Toolbox(order)
         self._media = MediaBox(monty, before.media if before else ())
         self._files = _data_folder(monty, order, before)
-        self._calls = Calls(self._media.wrap, before)
-        self._outbox = Outbox(post, self._tape, before.kept_bytes if before else None)
+        self._calls = MontyCalls(self._media.wrap, before)
+        self._outbox = MontyOutbox(post, self._tape, before.kept_bytes if before else None)
         self._worker = Worker()
-        self.waits = Waits(
+        self.waits = ReplyWaiter(
             self._calls, self._outbox, self._tape, snapshot=self._snapshot, report_waiting=order.report_waiting
         )
         for timer in before.timers if before else ():
@@ -408,7 +408,7 @@ class Driver:
                 key: plain(value, f"{tool.spec.name} argument [{key!r}]", media=self._media.ids, depth=1)
                 for key, value in tool.arguments(step.args, step.kwargs).items()
             }
-            call: Call = self._toolbox.call(tool, arguments, self._calls.made)
+            call: Call = self._toolbox.call(tool, arguments, self._calls.call_count)
         except (TypeError, ValueError) as error:
             return step.resume({"exception": error})
         self._calls.add(call, step.call_id)
@@ -453,30 +453,32 @@ class Driver:
         except self._monty.MontyError:
             return b""
         files, folders = self._files.dump()
-        state = State(
+        state = MontyState(
             dump=dump,
-            calls=self._calls.made,
-            seen=self._calls.seen,
+            calls=self._calls.call_count,
+            replies_seen=self._calls.replies_seen,
             open=self._calls.open,
-            kept=self._calls.kept,
+            pending_replies=self._calls.pending_replies,
             settled=self._calls.settled,
-            timers=self.waits.timers.left(),
+            timers=self.waits.timers.remaining(),
             waits_for=waits_for,
             kept_bytes=self._outbox.kept_bytes,
             files=files,
             folders=folders,
-            media=[str(one) for one in self._media.ids],
+            media=[str(media_id) for media_id in self._media.ids],
         )
         return encode(state)
 
 
-def _data_folder(monty: ModuleType, order: Order, state: State | None) -> DataFolder:
+def _data_folder(monty: ModuleType, order: Order, state: MontyState | None) -> DataFolder:
     if state is None:
-        there = [monty.MemoryFile(FOLDER / file.name, file.data) for file in order.files]
+        memory_files = [monty.MemoryFile(FOLDER / file.name, file.data) for file in order.files]
     else:
-        there = [monty.MemoryFile(file.path, file.data.decode() if file.is_text else file.data) for file in state.files]
+        memory_files = [
+            monty.MemoryFile(file.path, file.data.decode() if file.is_text else file.data) for file in state.files
+        ]
     folders = state.folders if state is not None else ()
-    return DataFolder(monty.OSAccess(there), order.files, order.limits, monty.NOT_HANDLED, folders)
+    return DataFolder(monty.OSAccess(memory_files), order.files, order.limits, monty.NOT_HANDLED, folders)
 
 
 def _imports(program: Program) -> str:
@@ -487,8 +489,8 @@ def _imports(program: Program) -> str:
 
 def _future_id(text: object) -> int | None:
     """Monty's id of a host future, from the only place where it shows it: the future's text."""
-    found = re.fullmatch(r"<coroutine external_future\((\d+)\)>", str(text))
-    return int(found[1]) if found else None
+    match = re.fullmatch(r"<coroutine external_future\((\d+)\)>", str(text))
+    return int(match[1]) if match else None
 
 
 def _no_such(step: Step) -> Exception:

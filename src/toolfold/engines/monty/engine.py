@@ -1,4 +1,4 @@
-"""Programs on `pydantic-monty`: a subset of Python, interpreted in Rust. The only file that imports it.
+"""Monty engine: a subset of Python, interpreted in Rust. The only file that imports `pydantic-monty`.
 
 Rules:
 1. One worker process per program, never used again, so that nothing of one program reaches the next.

@@ -1,4 +1,4 @@
-"""Programs in the accents that models write, made into text that Monty runs. Pure: text in, text out.
+"""Source rewriter and prelude: programs as models write them, made into text that Monty runs. Pure.
 
 Every edit stays on its line and keeps the number of lines, so tracebacks need no mapping.
 Nothing here is a check: text that Python cannot parse goes through as it is, for Monty to refuse.
@@ -10,7 +10,7 @@ from collections.abc import Container
 from dataclasses import dataclass
 from typing import Final
 
-from toolfold_guest.shared.call_style import ASYNC_PREFIX, Places, awaited_attributes, is_tools
+from toolfold_guest.shared.call_style import ASYNC_PREFIX, CallSites, awaited_attributes, is_tools
 
 # What Monty's own modules lack or do differently, and the name of the prelude that is used instead.
 _INSTEAD: Final = {
@@ -50,7 +50,7 @@ def prepare(text: str, tools: Container[str]) -> Prepared:
         finder.semaphores = _semaphores(tree)
         finder.visit(tree)
         finder.make_awaitable(tree)
-        finder.make_in_place(Places(tree, tools))
+        finder.make_in_place(CallSites(tree, tools))
         finder.return_answers(tree)
         edited = finder.edited()
         ast.parse(edited)
@@ -83,9 +83,9 @@ class _Finder(ast.NodeVisitor):
             if attribute.attr in self._tools:
                 self._replace(attribute, f"{_dotted(attribute.value)}.{ASYNC_PREFIX}{attribute.attr}")
 
-    def make_in_place(self, places: Places) -> None:
+    def make_in_place(self, places: CallSites) -> None:
         """A bare call whose value is needed where it stands is the synchronous `tools.name(...)`."""
-        for call in (*places.calls, *(one.elt for one in places.lists)):
+        for call in (*places.calls, *(comprehension.elt for comprehension in places.lists)):
             if isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.func.id in self._tools:
                 self._replace(call.func, f"tools.{call.func.id}")
 
@@ -149,11 +149,11 @@ class _Finder(ast.NodeVisitor):
 
     def visit_AsyncWith(self, node: ast.AsyncWith) -> None:
         """`async with` of a semaphore has a form that Monty knows; of anything else it has none."""
-        held = [item.context_expr for item in node.items]
-        if all(_dotted(expression) in self.semaphores for expression in held):
-            start, end = self._start(node), self._start(held[0])
+        managers = [item.context_expr for item in node.items]
+        if all(_dotted(expression) in self.semaphores for expression in managers):
+            start, end = self._start(node), self._start(managers[0])
             self._edits.append((start, end, self._source[start:end].decode().removeprefix("async").lstrip()))
-            for expression in held:
+            for expression in managers:
                 self._replace(expression, f"await __held__({_dotted(expression)})")
         self.generic_visit(node)
 
@@ -187,10 +187,10 @@ class _Finder(ast.NodeVisitor):
 
     def _import_instead(self, node: ast.ImportFrom, module: str) -> None:
         instead = {alias: _IMPORTED_INSTEAD.get(f"{module}.{alias.name}") for alias in node.names}
-        kept = [ast.unparse(alias) for alias, name in instead.items() if not name]
+        remaining = [ast.unparse(alias) for alias, name in instead.items() if not name]
         bound = [f"{alias.asname or alias.name} = {name}" for alias, name in instead.items() if name]
         newlines = self._newlines(node)
-        imports = f"from {module} import ({', '.join(kept)})" if kept else "()"
+        imports = f"from {module} import ({', '.join(remaining)})" if remaining else "()"
         self._replace(node, "; ".join([imports[:-1] + newlines + ")", *bound]))
 
     def _replace(self, node: ast.expr | ast.stmt, new: str) -> None:
@@ -210,11 +210,11 @@ class _Finder(ast.NodeVisitor):
 
 
 def _semaphores(tree: ast.Module) -> set[str]:
-    found: set[str] = set()
+    names: set[str] = set()
     for node in ast.walk(tree):
         if isinstance(node, ast.Assign) and _dotted(getattr(node.value, "func", node.value)) in _SEMAPHORES:
-            found.update(_dotted(target) for target in node.targets)
-    return found - {""}
+            names.update(_dotted(target) for target in node.targets)
+    return names - {""}
 
 
 def _dotted(node: ast.expr) -> str:
@@ -234,11 +234,11 @@ def _sets_result(tree: ast.Module) -> bool:
 
 def _top(node: ast.AST) -> list[ast.AST]:
     """All nodes that run in the module's own scope."""
-    found: list[ast.AST] = []
+    nodes: list[ast.AST] = []
     for child in ast.iter_child_nodes(node):
         if not isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.Lambda):
-            found += [child, *_top(child)]
-    return found
+            nodes += [child, *_top(child)]
+    return nodes
 
 
 def _answer(node: ast.expr) -> ast.expr | None:
@@ -266,9 +266,9 @@ def _binds(tree: ast.Module, name: str) -> bool:
 
 def prelude(text: str) -> str:
     """What runs before a rewritten text."""
-    named = {name for name in _PRELUDE if name in text}
-    named |= {_NEEDS[name] for name in named if name in _NEEDS}
-    return _READY + "".join(code for name, code in _PRELUDE.items() if name in named)
+    names = {name for name in _PRELUDE if name in text}
+    names |= {_NEEDS[name] for name in names if name in _NEEDS}
+    return _READY + "".join(code for name, code in _PRELUDE.items() if name in names)
 
 
 _READY: Final = """\

@@ -1,4 +1,4 @@
-"""The time of a program on Monty, and what is to happen in it. Reads the clock, never waits."""
+"""Clock, timers and replay tape of a program on Monty. Reads the clock, never waits."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Iterator
 from typing import Final
 
-from toolfold.engines.base import Taped
+from toolfold.engines.base import ReplayTape
 from toolfold.engines.monty.values import Timer
 
 CLOCKS: Final = frozenset({"time.time", "datetime.now", "date.today"})
@@ -26,7 +26,7 @@ def time_for(function: str, zone: dt.tzinfo | None, seconds: float) -> float | d
     return now.replace(tzinfo=None) if zone is None else now.astimezone(zone)
 
 
-class Clock:
+class MontyClock:
     """The program's time, which stands still while its execution is paused."""
 
     def __init__(self) -> None:
@@ -56,7 +56,7 @@ class Clock:
 class Timers:
     """Sleeps and deadlines, by the program's clock."""
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: MontyClock) -> None:
         self._clock = clock
         self._heap: list[tuple[float, int, str]] = []
         """When, Monty's call id, and the exception that then settles it; none for a sleep."""
@@ -79,14 +79,14 @@ class Timers:
 
     def take(self, call_id: int) -> str:
         """The exception of the first one of a call, which runs out now whatever the clock says."""
-        found = min((timer for timer in self._heap if timer[1] == call_id), default=None)
-        if found is None:
+        first = min((timer for timer in self._heap if timer[1] == call_id), default=None)
+        if first is None:
             return ""
-        self._heap.remove(found)
+        self._heap.remove(first)
         heapq.heapify(self._heap)
-        return found[2]
+        return first[2]
 
-    def left(self) -> list[Timer]:
+    def remaining(self) -> list[Timer]:
         """All of them, for another clock."""
         now = self._clock.now()
         return [Timer(max(0.0, when - now), call_id, error) for when, call_id, error in self._heap]
@@ -109,11 +109,11 @@ _FIRST_TIMER: Final = -2
 class MontyTape:
     """Records, and plays what is on record first. Without a tape it does neither."""
 
-    def __init__(self, tape: Taped | None, steady: float | None = None) -> None:
+    def __init__(self, tape: ReplayTape | None, steady: float | None = None) -> None:
         self.is_on = tape is not None
         self._steady = steady
         """A time of the program's own, which readings and sleeps advance; `None` where it is the real one."""
-        old = tape or Taped()
+        old = tape or ReplayTape()
         self._old_wakes, self._old_clocks = deque(old.wakes), deque(old.clocks)
         self._entries = len(old.wakes) + len(old.clocks)
         self._is_muted = False
@@ -183,16 +183,20 @@ class MontyTape:
         if self._steady is not None:
             self._steady += max(0.0, seconds)
 
-    def new(self) -> Taped | None:
+    def new(self) -> ReplayTape | None:
         """What is not on record yet; `None` for nothing."""
         if not self.is_on or self._is_spoilt or not self.has_news:
             return None
         self._entries += len(self._new_wakes) + len(self._new_clocks)
         self._is_spoilt = self._entries > MAX_ENTRIES
-        taped = Taped(is_spoilt=True) if self._is_spoilt else Taped(tuple(self._new_wakes), tuple(self._new_clocks))
+        tape = (
+            ReplayTape(is_spoilt=True)
+            if self._is_spoilt
+            else ReplayTape(tuple(self._new_wakes), tuple(self._new_clocks))
+        )
         self._new_wakes.clear()
         self._new_clocks.clear()
-        return taped
+        return tape
 
 
 def timer_of(part: int) -> int | None:

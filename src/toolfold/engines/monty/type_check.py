@@ -1,4 +1,4 @@
-"""Monty's type checker as a service of its own: one worker that checks every program and runs none.
+"""Type checker service on Monty: one worker that checks every program and runs none.
 
 A worker is slow to check its first text and quick from the second on, so it is kept; nothing that it is
 given runs, so nothing of one program can reach the next.
@@ -23,15 +23,15 @@ _CHECKS_PER_WORKER: Final = 1000
 """What it has learnt of texts stays in its memory."""
 
 
-class _Place(msgspec.Struct):
+class _Location(msgspec.Struct):
     row: int
     column: int
 
 
-class _Said(msgspec.Struct):
+class _Finding(msgspec.Struct):
     code: str | None
     message: str
-    location: _Place
+    location: _Location
 
 
 class TypeChecker:
@@ -49,8 +49,8 @@ class TypeChecker:
         self, text: str, tools: Sequence[ToolSpec], *, known_names: Collection[str] = ()
     ) -> Problem | None:
         """What is certainly wrong with the types in a program's tool calls."""
-        asked = question(text, tools, known_names=known_names)
-        return None if asked is None else await asyncio.to_thread(self._answer, asked)
+        type_question = question(text, tools, known_names=known_names)
+        return None if type_question is None else await asyncio.to_thread(self._answer, type_question)
 
     async def close(self) -> None:
         """End the worker; the next question starts another."""
@@ -63,15 +63,15 @@ class TypeChecker:
             if pool is not None:
                 pool.__exit__(None, None, None)
 
-    def _answer(self, asked: Question) -> Problem | None:
+    def _answer(self, type_question: Question) -> Problem | None:
         with self._lock:
             try:
-                found = self._ask(asked.text)
+                diagnostics = self._ask(type_question.text)
             except (self._monty.MontyError, OSError, RuntimeError, TimeoutError):
                 # It gave up, or died over this text: the next question gets another worker.
                 self._let_go()
                 return None
-        return asked.problem(found)
+        return type_question.problem(diagnostics)
 
     def _ask(self, text: str) -> list[Diagnostic]:
         session = self._open()
@@ -80,8 +80,11 @@ class TypeChecker:
             while isinstance(step, self._monty.FunctionSnapshot) and step.function_name == "import_stubs":
                 step = step.resume_auto()
         except self._monty.MontyTypingError as error:
-            said = _said.decode(error.display())
-            return [Diagnostic(one.code or "", one.message, one.location.row, one.location.column) for one in said]
+            findings = _findings_decoder.decode(error.display())
+            return [
+                Diagnostic(finding.code or "", finding.message, finding.location.row, finding.location.column)
+                for finding in findings
+            ]
         self._let_go()  # its first line is wrong: a text that passes was not understood
         return []
 
@@ -108,4 +111,4 @@ class TypeChecker:
                 session.__exit__(None, None, None)
 
 
-_said: Final = msgspec.json.Decoder(list[_Said])
+_findings_decoder: Final = msgspec.json.Decoder(list[_Finding])

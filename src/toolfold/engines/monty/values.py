@@ -1,4 +1,4 @@
-"""Values across Monty's wall: what it hands out made plain, and what goes in made known to it."""
+"""Value conversion between Monty and the host, and the in-memory data folder of a program."""
 
 from __future__ import annotations
 
@@ -90,15 +90,15 @@ class _Walk:
         return self.plain(simpler, path, depth)
 
     def _record(self, value: dict[Any, Any], path: str, depth: int) -> Value:
-        found: dict[str, Value] = {}
+        record: dict[str, Value] = {}
         for key, item in value.items():
             name = self._key(key, path)
-            if name in found:
+            if name in record:
                 clash = f"{path} has two keys that are both {name!r} as text"
                 self._as_text("", clash, "make them different first", "its items were sent as pairs")
                 return self.plain([[key, item] for key, item in value.items()], path, depth)
-            found[name] = self.plain(item, f"{path}[{key!r}]", depth + 1)
-        return found
+            record[name] = self.plain(item, f"{path}[{key!r}]", depth + 1)
+        return record
 
     def _number(self, value: int, path: str) -> Value:
         return int(value) if can_be_sent(value) else self._as_text(digits(value), too_long(path), "")
@@ -131,21 +131,21 @@ class _Walk:
             return _ADDRESS.sub("", value.replace("'", ""))
         return f"<{name} object>" if hasattr(value, "attributes") else text_of(value)
 
-    def _as_text(self, text: str, message: str, advice: str, told: str | None = "its text was sent") -> str:
+    def _as_text(self, text: str, message: str, advice: str, note: str | None = "its text was sent") -> str:
         """The text in place of what has no form, if that is allowed."""
         if self._notes is None:
             raise UnsendableError(f"{message}; {advice}" if advice else message)
-        if told is not None:
-            self._notes.append(f"{message}; {told}")
+        if note is not None:
+            self._notes.append(f"{message}; {note}")
         return text
 
 
 class MediaBox:
     """The media that a program was given: wrapped for Monty, which hands out stand-ins of them after a snapshot."""
 
-    def __init__(self, monty: ModuleType, known: Iterable[str]) -> None:
+    def __init__(self, monty: ModuleType, media_ids: Iterable[str]) -> None:
         self._monty = monty
-        self.ids = {UUID(one) for one in known}
+        self.ids = {UUID(media_id) for media_id in media_ids}
         """Of all that were ever given."""
 
     def wrap(self, media: Media) -> object:
@@ -198,15 +198,15 @@ class Stored(msgspec.Struct, array_like=True, frozen=True):
     is_text: bool
 
 
-class State(msgspec.Struct, array_like=True, frozen=True):
+class MontyState(msgspec.Struct, array_like=True, frozen=True):
     """Calls are known by two ids: ours, which count from 1, and Monty's."""
 
     dump: bytes
     calls: int
-    seen: int
+    replies_seen: int
     open: dict[int, int]
     """Calls without a reply: our id to Monty's."""
-    kept: dict[int, int]
+    pending_replies: dict[int, int]
     """Calls whose reply has come and was not taken yet: our id to Monty's. The reply is in the record."""
     settled: dict[int, str]
     """What the host settled itself and Monty has not taken yet: its id to an exception, or to nothing."""
@@ -220,19 +220,19 @@ class State(msgspec.Struct, array_like=True, frozen=True):
     """Ids of the media that the program was given."""
 
 
-def encode(state: State) -> bytes:
+def encode(state: MontyState) -> bytes:
     """The bytes for a snapshot; none if they would be too many."""
     size = len(state.dump) + sum(len(file.data) for file in state.files)
     return b"" if size > MAX_SNAPSHOT_BYTES else _encoder.encode(state)
 
 
-def decode(body: bytes) -> State:
+def decode(body: bytes) -> MontyState:
     """What `encode` was given."""
     return _decoder.decode(body)
 
 
 _encoder: Final = msgspec.msgpack.Encoder()
-_decoder: Final = msgspec.msgpack.Decoder(State, strict=False)
+_decoder: Final = msgspec.msgpack.Decoder(MontyState, strict=False)
 
 
 # ----------------------------------------------------------------------------------------------------
@@ -259,10 +259,10 @@ class DataFolder:
 
     # Any: Monty's classes are imported in `monty.py` alone, and come in as values.
     def __init__(
-        self, folder: Any, given: Iterable[File], limits: Limits, not_handled: object, folders: Collection[str] = ()
+        self, folder: Any, files: Iterable[File], limits: Limits, not_handled: object, folders: Collection[str] = ()
     ) -> None:
         self._folder = folder
-        self._given = {file.name: file.data for file in given}
+        self._initial_files = {file.name: file.data for file in files}
         self._max_bytes = min(limits.data_bytes, MAX_BYTES)
         self._max_files = limits.data_files
         self._not_handled = not_handled
@@ -292,12 +292,12 @@ class DataFolder:
 
     def produced(self) -> tuple[File, ...]:
         """The files that are new or changed."""
-        made = {name: data for name, data in self._now().items() if self._given.get(name) != data}
-        return tuple(File(name=name, data=data, mime=_mime(name)) for name, data in sorted(made.items()))
+        changes = {name: data for name, data in self._now().items() if self._initial_files.get(name) != data}
+        return tuple(File(name=name, data=data, mime=_mime(name)) for name, data in sorted(changes.items()))
 
     def deleted(self) -> frozenset[str]:
         """The given files that are gone."""
-        return frozenset(self._given) - self._now().keys()
+        return frozenset(self._initial_files) - self._now().keys()
 
     def dump(self) -> tuple[list[Stored], list[str]]:
         """All files and folders, for a snapshot."""

@@ -1,4 +1,4 @@
-"""Programs as locked-down CPython processes, forked from a zygote that lives in the jail."""
+"""Process engine: programs as locked-down CPython processes, forked from a zygote inside the jail."""
 
 from typing import TYPE_CHECKING, Any
 

@@ -1,4 +1,4 @@
-"""The socket of one guest, as bytes: whole frames come out of it, whole messages go in, and neither waits.
+"""Guest connection: whole frames out of its socket, whole messages in, frames and exits as events.
 
 What the bytes mean is none of its business: `toolfold.protocol` says that. It knows two things of a guest that is not
 to be trusted: a frame is refused by its header, before any of it is kept, and what the guest does not read has a cap.
@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from toolfold.engines.base import Called, Died, Ended, Event, Printed, Taped, Waiting
+from toolfold.engines.base import Called, Died, Ended, Event, Printed, ReplayTape, Waiting
 from toolfold.models import OWN_SETS, Call, Problem, ProblemKind, Status
 from toolfold.prompts.python_stubs import words_for
 from toolfold.protocol.codec import (
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from toolfold.models import ToolSpec
 
 
-class Connection:
+class GuestConnection:
     """One program's use of its guest's socket.
 
     Args:
@@ -53,7 +53,7 @@ class Connection:
         self._partial = bytearray()
         self._unsent: deque[bytes | memoryview] = deque()
         self._unsent_bytes = 0
-        self._soon = b""
+        self._send_buffer = b""
         """To be sent with what comes next, or in the next turn of the loop."""
         self._max_unread_bytes = max_unread_bytes
         self._is_listening = False
@@ -127,35 +127,35 @@ class Connection:
 
     def send_soon(self, message: bytes) -> None:
         """Send it together with the next message, so that the guest wakes up once; alone if none comes at once."""
-        if not self._soon:
+        if not self._send_buffer:
             self._loop.call_soon(self._send_soon)
-        self._soon += message
+        self._send_buffer += message
 
     def _send_soon(self) -> None:
-        if self._soon:
+        if self._send_buffer:
             self.send(b"")
 
     def send(self, message: bytes) -> bool:
         """Send it, or as much as the guest has room for and the rest later; false if too much waits already."""
         if self.is_closed:
             return True
-        if self._soon:
-            message, self._soon = self._soon + message, b""
+        if self._send_buffer:
+            message, self._send_buffer = self._send_buffer + message, b""
         # Behind what waits already: replies must not overtake each other in the middle of a message.
         if self._unsent:
             return self._queue(message)
         try:
-            sent = self._send(message)
+            sent_bytes = self._send(message)
         except (BlockingIOError, InterruptedError):
-            sent = 0
+            sent_bytes = 0
         except OSError:
             self.is_reset = True
             return True  # the reader will see the end
         # The common case first: a reply fits into the socket, and no writer is ever registered.
-        if sent == len(message):
+        if sent_bytes == len(message):
             return True
         self._loop.add_writer(self._fd, self._writable)
-        return self._queue(memoryview(message)[sent:])
+        return self._queue(memoryview(message)[sent_bytes:])
 
     def _queue(self, data: bytes | memoryview) -> bool:
         self._unsent.append(data)
@@ -169,17 +169,17 @@ class Connection:
         while self._unsent:
             data = self._unsent[0]
             try:
-                sent = self._send(data)
+                sent_bytes = self._send(data)
             except (BlockingIOError, InterruptedError):
                 return
             except OSError:
                 self._unsent.clear()
                 break
-            self._unsent_bytes -= sent
-            if sent == len(data):
+            self._unsent_bytes -= sent_bytes
+            if sent_bytes == len(data):
                 self._unsent.popleft()
             else:
-                self._unsent[0] = memoryview(data)[sent:]
+                self._unsent[0] = memoryview(data)[sent_bytes:]
         self._loop.remove_writer(self._fd)
 
 
@@ -259,15 +259,15 @@ def events_in(frame: Frame, order: Order) -> list[Event]:
         events += printed_in(frame)
     if isinstance(frame, CallsFrame):
         if frame.tape is not None:
-            events.append(_taped(frame.tape))
+            events.append(_replay_tape(frame.tape))
         if frame.calls:
             tools = order.tools
             # One event for all of them: an event each would cost a gather of quick tools a tenth of its time.
             events.append(
                 Called(
                     *[
-                        Call(id=one.id, tool=tools[one.tool].name, arguments=one.arguments, line=one.line)
-                        for one in frame.calls
+                        Call(id=call.id, tool=tools[call.tool].name, arguments=call.arguments, line=call.line)
+                        for call in frame.calls
                     ]
                 )
             )
@@ -308,8 +308,8 @@ def _one_line(hint: str) -> str:
     return " ".join(hint[:MOST_HINT_CHARACTERS].split())
 
 
-def _taped(tape: tuple[list[int], list[int | float]] | int) -> Taped:
-    return Taped(is_spoilt=True) if isinstance(tape, int) else Taped(tuple(tape[0]), tuple(tape[1]))
+def _replay_tape(tape: tuple[list[int], list[int | float]] | int) -> ReplayTape:
+    return ReplayTape(is_spoilt=True) if isinstance(tape, int) else ReplayTape(tuple(tape[0]), tuple(tape[1]))
 
 
 def ended_from_exit(

@@ -1,4 +1,4 @@
-"""What this machine can promise: each layer tried for real, then attacks from inside the real jail.
+"""Diagnosis of this machine's isolation: each layer tried for real, then attacks from inside the jail.
 
 Nothing is read off a setting. A layer is there when a guest was locked with it; an attack was held
 when the guest says how it failed. Silence is failure.
@@ -19,7 +19,7 @@ from typing import Any, Final, Literal
 
 from toolfold.engines.process import layout
 from toolfold.engines.process.guest import Guest
-from toolfold.engines.process.launch import LANDLOCK, LAYERS, NAMESPACE, NAMESPACES, Layer, Plan, Tier, TierName
+from toolfold.engines.process.launch import LANDLOCK, LAYERS, NAMESPACE, NAMESPACES, LaunchPlan, Layer, Tier, TierName
 from toolfold.engines.process.zygote import Zygote, launch
 from toolfold.errors import EngineError
 from toolfold.models import Isolation, Limits
@@ -166,7 +166,7 @@ async def _attack(zygote: Zygote, name: str, text: str, names: Mapping[str, Any]
 @contextlib.asynccontextmanager
 async def _bare_jail(tier: Tier) -> AsyncIterator[Zygote]:
     """In which nothing will run."""
-    plan = Plan(
+    plan = LaunchPlan(
         tier=tier, library_set="bare", limits=Limits(), loop_module=PROBE, host_libraries=False, modules=(),
         runs_programs=False,
     )  # fmt: skip

@@ -1,4 +1,4 @@
-"""Full CPython in a jail: the engine that runs programs on Linux."""
+"""Process engine: full CPython in a jail on Linux, with the idle guests of sessions."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from toolfold.engines.base import Ended, EngineSettings, Order
     from toolfold.engines.process.guest import Guest
-    from toolfold.engines.single import Single
+    from toolfold.engines.single import SingleUseServer
 
 
 class ProcessEngine:
@@ -66,15 +66,15 @@ class ProcessEngine:
         self._is_open = False
         self._burials: set[asyncio.Task[None]] = set()
         self._max_kept = (max_kept_guests, max_kept_bytes)
-        self._kept = KeptGuests(*self._max_kept)
-        self._single: Single | None = None
+        self._session_guests = SessionGuests(*self._max_kept)
+        self._single: SingleUseServer | None = None
         self.notes: tuple[str, ...] = ()
 
     @classmethod
     def from_settings(
         cls, settings: EngineSettings, /, *, isolation: str | Tier = "namespace", warm: int = 2,
         accept_no_isolation: bool = False, host_libraries: bool = False, library_sets: Sequence[InstalledSet] = (),
-        _single: Single | None = None,
+        _single: SingleUseServer | None = None,
     ) -> ProcessEngine:  # fmt: skip
         """For the registry: what the runtime says, and the options that a user gives.
 
@@ -96,7 +96,7 @@ class ProcessEngine:
     @cached_property
     def capabilities(self) -> Capabilities:
         """Guests that wait and take programs early; which modules there are, unless all of the host's are."""
-        own = (one.modules for one in self._sets)
+        own = (library_set.modules for library_set in self._sets)
         modules = None if self._host_libraries else PLACEHOLDERS.union(library_modules(), *own)
         return Capabilities(modules=modules, library_sets=self._sets, forewarned=self._forewarning, stocked=self)
 
@@ -112,13 +112,13 @@ class ProcessEngine:
         self._is_open = False
         # Guests first: a zygote that ends takes its guests along, and their handles would report a crash.
         self._forewarning.forget()
-        self._kept.drop_all()
+        self._session_guests.drop_all()
         pools, self._pools = tuple(self._pools.values()), {}
         await asyncio.gather(*(pool.close() for pool in pools), *self._burials)
 
     def disown(self) -> None:
         """In a forked child: the zygotes let go of their own; the next program here starts another."""
-        self._pools, self._starting, self._kept = {}, {}, KeptGuests(*self._max_kept)
+        self._pools, self._starting, self._session_guests = {}, {}, SessionGuests(*self._max_kept)
         self._forewarning.disown()
 
     def open(self, order: Order) -> ProcessRun:
@@ -127,15 +127,15 @@ class ProcessEngine:
         installed = installed_set(order.program.library_set, self._sets)
         if installed is not None:
             order = structs.replace(order, limits=with_room(order.limits, installed))
-        return ProcessRun(order, TakenGuest(partial(self._pool, jail), self._kept, self._forewarning, order))
+        return ProcessRun(order, GuestLease(partial(self._pool, jail), self._session_guests, self._forewarning, order))
 
     def has_session(self, session: str) -> bool:
         """Whether the names of that session are still there."""
-        return self._kept.has(session)
+        return self._session_guests.has(session)
 
     def end_session(self, session: str) -> None:
         """End the guest that the session keeps; harmless if there is none."""
-        self._kept.drop(session)
+        self._session_guests.drop(session)
 
     async def preload(self, library_set: LibrarySet) -> None:
         """Have guests with these libraries wait, before the first program asks for them."""
@@ -213,7 +213,7 @@ FREEZE_AFTER_SECONDS: Final = 0.5
 
 
 @dataclass(slots=True)
-class _Kept:
+class _SessionGuest:
     pool: Pool
     guest: Guest
     files: frozenset[str]
@@ -223,28 +223,28 @@ class _Kept:
     """Known once it stands still."""
 
 
-class KeptGuests:
+class SessionGuests:
     """Idle guests by session. A guest in use is not in here, so it cannot be used twice."""
 
     def __init__(self, max_guests: int, max_bytes: int) -> None:
         self._max_guests = max_guests
         self._max_bytes = max_bytes
-        self._guests: dict[str, _Kept] = {}
+        self._guests: dict[str, _SessionGuest] = {}
         """The one that was used longest ago first."""
 
     def take(self, session: str) -> tuple[Pool, Guest, frozenset[str]] | None:
         """The session's guest, if it has one that is still alive, and the names of its files."""
         # Out of the table before it is used: two programs of one session must not share a guest at the same time.
-        kept = self._guests.pop(session, None)
-        if kept is None:
+        entry = self._guests.pop(session, None)
+        if entry is None:
             return None
-        kept.timer.cancel()
-        kept.pool.rouse(kept.guest)
-        if kept.guest.is_gone():
-            kept.pool.give_back(kept.guest)  # it went with its zygote, or something outside killed it
+        entry.timer.cancel()
+        entry.pool.rouse(entry.guest)
+        if entry.guest.is_gone():
+            entry.pool.give_back(entry.guest)  # it went with its zygote, or something outside killed it
             return None
-        kept.guest.thaw()
-        return kept.pool, kept.guest, kept.files
+        entry.guest.thaw()
+        return entry.pool, entry.guest, entry.files
 
     def keep(self, session: str, pool: Pool, guest: Guest, files: frozenset[str]) -> None:
         """A program ended; its guest waits for the next."""
@@ -252,21 +252,21 @@ class KeptGuests:
         timer = loop.call_later(FREEZE_AFTER_SECONDS, self._freeze, session)
         # Last in the table: it was used most recently, and goes last when there are too many.
         pool.rest(guest)
-        self._guests[session] = _Kept(pool, guest, files, timer)
+        self._guests[session] = _SessionGuest(pool, guest, files, timer)
         if len(self._guests) > self._max_guests:
             self.drop(next(iter(self._guests)))
 
     def has(self, session: str) -> bool:
         """Whether the session's names are still there."""
-        kept = self._guests.get(session)
-        return kept is not None and not kept.guest.is_gone()
+        entry = self._guests.get(session)
+        return entry is not None and not entry.guest.is_gone()
 
     def drop(self, session: str) -> None:
         """End the session's guest; harmless if there is none."""
-        kept = self._guests.pop(session, None)
-        if kept is not None:
-            kept.timer.cancel()
-            kept.pool.give_back(kept.guest)
+        entry = self._guests.pop(session, None)
+        if entry is not None:
+            entry.timer.cancel()
+            entry.pool.give_back(entry.guest)
 
     def drop_all(self) -> None:
         """End them all."""
@@ -274,20 +274,20 @@ class KeptGuests:
             self.drop(session)
 
     def _freeze(self, session: str) -> None:
-        kept = self._guests[session]
-        kept.guest.freeze()
-        kept.guest.weigh(lambda size: self._weighed(session, kept, size))
+        entry = self._guests[session]
+        entry.guest.freeze()
+        entry.guest.weigh(lambda size: self._note_size(session, entry, size))
 
-    def _weighed(self, session: str, kept: _Kept, size: int) -> None:
-        if self._guests.get(session) is not kept:
+    def _note_size(self, session: str, entry: _SessionGuest, size: int) -> None:
+        if self._guests.get(session) is not entry:
             # It serves the next program, or is gone.
             return
-        kept.held_bytes = size
+        entry.held_bytes = size
         # Only what stands still is measured, so the sum is a lower bound; a guest that runs is not idle.
-        left = sum(one.held_bytes for one in self._guests.values()) - self._max_bytes
-        for name, one in tuple(self._guests.items()):
-            if left > 0 and one.held_bytes:
-                left -= one.held_bytes
+        excess_bytes = sum(candidate.held_bytes for candidate in self._guests.values()) - self._max_bytes
+        for name, candidate in tuple(self._guests.items()):
+            if excess_bytes > 0 and candidate.held_bytes:
+                excess_bytes -= candidate.held_bytes
                 self.drop(name)
 
 
@@ -298,7 +298,7 @@ _EMPTY_TMPFS_BYTES: Final = 40
 """As Linux has it; every name in a folder adds to it. Where that should ever differ, the folder is listed."""
 
 
-class TakenGuest:
+class GuestLease:
     """A guest that its session kept, one that was told of the program, or the next one of the pool.
 
     Args:
@@ -314,19 +314,19 @@ class TakenGuest:
     def __init__(
         self,
         pool_of: Callable[[], Coroutine[Any, Any, Pool]],
-        kept: KeptGuests,
+        session_guests: SessionGuests,
         forewarning: Forewarning,
         order: Order,
     ) -> None:
         self._pool_of = pool_of
-        self._kept = kept
+        self._session_guests = session_guests
         self._forewarning = forewarning
         self._order = order
         self._files = frozenset(file.name for file in order.files) if order.files else frozenset()
         """Those that the program has once it runs; at its end, those that it left."""
         self.is_kept = False
         """It has served a program of this session, and has its names and files."""
-        self.is_told = False
+        self.is_prepared = False
         """It has made the program ready, and waits for its start."""
         self.is_started = False
         """It has been sent that, too."""
@@ -335,17 +335,17 @@ class TakenGuest:
         """Have a guest. It may still be on its way: see `until_ready`."""
         order = self._order
         self.pool = await self._pool_of()
-        kept = self._kept.take(order.session) if order.session else None
-        self.is_kept = kept is not None
-        if kept is not None:
+        session_guest = self._session_guests.take(order.session) if order.session else None
+        self.is_kept = session_guest is not None
+        if session_guest is not None:
             # A guest without the session's names is of no use.
             self._forewarning.forget()
-            self.pool, self.guest, self._files = kept
+            self.pool, self.guest, self._files = session_guest
             return
         limits = self.limits
-        told = self._forewarning.take(self.pool, limits, order)
-        self.is_told = told is not None
-        self.guest, self.is_started = told or (self.pool.take(limits), False)
+        prepared_guest = self._forewarning.take(self.pool, limits, order)
+        self.is_prepared = prepared_guest is not None
+        self.guest, self.is_started = prepared_guest or (self.pool.take(limits), False)
 
     @property
     def limits(self) -> Limits:
@@ -367,7 +367,7 @@ class TakenGuest:
     def give_back(self, *, is_kept: bool) -> None:
         """The program is over. Its session keeps a guest that is sound; any other ends here."""
         if is_kept:
-            self._kept.keep(self._order.session, self.pool, self.guest, self._files)
+            self._session_guests.keep(self._order.session, self.pool, self.guest, self._files)
         else:
             self.pool.give_back(self.guest)
 
@@ -388,8 +388,8 @@ class TakenGuest:
             return replace(ended, deleted=had) if had else ended
         if not is_kept:
             self.guest.kill()
-        given = {file.name: file.data for file in self._order.files}
+        initial_files = {file.name: file.data for file in self._order.files}
         # In a thread: thousands of files, each opened on its own, would hold up every other program.
-        found = await asyncio.to_thread(collect, self.guest.data_fd, given, self._order.limits)
-        had, self._files = self._files, found.names
-        return replace(ended, files=found.files, deleted=found.missing(had), notes=ended.notes + found.notes)
+        contents = await asyncio.to_thread(collect, self.guest.data_fd, initial_files, self._order.limits)
+        had, self._files = self._files, contents.names
+        return replace(ended, files=contents.files, deleted=contents.missing(had), notes=ended.notes + contents.notes)

@@ -1,4 +1,4 @@
-"""Files out of a guest's data folder. The folder is hostile: links, pipes and holes are left there."""
+"""File collection from a guest's data folder, which is hostile: links, pipes and holes stay there."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _SHOWN_CHARACTERS = 120
 _OPEN = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
-class Found(NamedTuple):
+class FolderContents(NamedTuple):
     """What lay in a data folder at the end."""
 
     files: tuple[File, ...]
@@ -33,11 +33,11 @@ class Found(NamedTuple):
 
     def missing(self, had: Iterable[str]) -> frozenset[str]:
         """Those of the files that were there before which certainly are not any more."""
-        gone = frozenset(had) - self.names
-        return frozenset(name for name in gone if not any(_is_under(name, place) for place in self.hidden))
+        missing_names = frozenset(had) - self.names
+        return frozenset(name for name in missing_names if not any(_is_under(name, place) for place in self.hidden))
 
 
-def collect(data_fd: int, given: Mapping[str, bytes], limits: Limits) -> Found:
+def collect(data_fd: int, initial_files: Mapping[str, bytes], limits: Limits) -> FolderContents:
     """Read the regular files of a data folder, within the limits."""
     files: list[File] = []
     names: set[str] = set()
@@ -50,18 +50,20 @@ def collect(data_fd: int, given: Mapping[str, bytes], limits: Limits) -> Found:
             # Of the open file, not of its name: the name may lead elsewhere by now.
             size = os.fstat(fd).st_size
             if size > room:
-                notes.append(f"left out {_shown(name)}: {size} bytes, with {room} left of the limit")
+                notes.append(f"left out {_quote_path(name)}: {size} bytes, with {room} left of the limit")
                 continue
             data = _read(fd, size)
         finally:
             os.close(fd)
         # What the caller gave and the program left alone is no product of it.
-        if given.get(name) != data:
+        if initial_files.get(name) != data:
             files.append(File(name=name, data=data, mime=mime_of(name, data)))
             room -= len(data)
     if len(notes) > MAX_NOTES:
         notes[MAX_NOTES:] = [f"left out {len(notes) - MAX_NOTES} more"]
-    return Found(tuple(sorted(files, key=lambda file: file.name)), frozenset(names), tuple(hidden), tuple(notes))
+    return FolderContents(
+        tuple(sorted(files, key=lambda file: file.name)), frozenset(names), tuple(hidden), tuple(notes)
+    )
 
 
 def mime_of(name: str, data: bytes) -> str:
@@ -85,22 +87,22 @@ def _is_under(name: str, place: str) -> bool:
 
 
 def _walk(
-    folder_fd: int, prefix: str, depth: int, notes: list[str], hidden: list[str], left: list[int]
+    folder_fd: int, prefix: str, depth: int, notes: list[str], hidden: list[str], file_budget: list[int]
 ) -> Iterator[tuple[str, int]]:
     """Open each regular file without following a link; a hostile name costs a note, never an error."""
     for name in sorted(os.listdir(folder_fd)):
         path = prefix + name
         # A tmpfs has room for more names than anyone wants to read; counted over all folders.
-        if left[0] <= 0:
-            notes.append(f"left out {_shown(path)} and what follows: too many files")
+        if file_budget[0] <= 0:
+            notes.append(f"left out {_quote_path(path)} and what follows: too many files")
             hidden.append("")
             return
-        left[0] -= 1
+        file_budget[0] -= 1
         try:
             # Relative to the folder that is open: a folder that becomes a link meanwhile is not followed.
             fd = os.open(name, _OPEN, dir_fd=folder_fd)
         except OSError:
-            notes.append(f"left out {_shown(path)}: not a file that can be read")
+            notes.append(f"left out {_quote_path(path)}: not a file that can be read")
             hidden.append(path)
             continue
         mode = os.fstat(fd).st_mode
@@ -108,18 +110,18 @@ def _walk(
             if is_text(path):
                 yield path, fd
                 continue
-            notes.append(f"left out {_shown(path)}: its name is not text")
+            notes.append(f"left out {_quote_path(path)}: its name is not text")
         elif stat.S_ISDIR(mode) and depth < MAX_FOLDERS_DEEP:
             # Caches of the interpreter and of matplotlib, which the program did not ask for.
             if name not in ("__pycache__", ".matplotlib"):
-                yield from _walk(fd, path + "/", depth + 1, notes, hidden, left)
+                yield from _walk(fd, path + "/", depth + 1, notes, hidden, file_budget)
         else:
-            notes.append(f"left out {_shown(path)}: not a regular file")
+            notes.append(f"left out {_quote_path(path)}: not a regular file")
             hidden.append(path)
         os.close(fd)
 
 
-def _shown(path: str) -> str:
+def _quote_path(path: str) -> str:
     return repr(path if len(path) <= _SHOWN_CHARACTERS else f"{path[:_SHOWN_CHARACTERS]}...")
 
 

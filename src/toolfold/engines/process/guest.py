@@ -1,4 +1,4 @@
-"""The host's handle of one guest: its process, its socket and its data folder.
+"""Guest handle on the host: its process, socket and data folder, its memory use and its pauses.
 
 Rules:
 1. A guest sends one descriptor, before any program is there; after that plain `recv` drops them.
@@ -59,7 +59,7 @@ class Guest:
         self.place = Placement(lambda: self.pidfd)
         self._forget = forget
         self._pidfd = -1
-        self._gauge = Gauge()
+        self._gauge = MemoryGauge()
         self._is_locked = False
         """It said so itself, before any program could speak for it."""
         self._reason = bytearray()
@@ -256,10 +256,10 @@ _PAGE_BYTES: Final = os.sysconf("SC_PAGE_SIZE")
 
 def held_bytes(pidfds: Iterable[int]) -> int:
     """Memory of these processes; of pages that several share each has its part."""
-    return sum(map(_held, pidfds))
+    return sum(map(_process_bytes, pidfds))
 
 
-def _held(pidfd: int) -> int:
+def _process_bytes(pidfd: int) -> int:
     try:
         pid = pid_of(pidfd)
         try:
@@ -281,7 +281,7 @@ def oom_kills() -> int:
     return int(count[1]) if count else 0
 
 
-class Gauge:
+class MemoryGauge:
     """What one process has in memory, asked often.
 
     All but mapped files, those pages too that it shares: more than it holds. The kernel has this number at hand, while
@@ -310,7 +310,7 @@ class Gauge:
         if self._fd >= 0:
             os.close(self._fd)
             self._fd = -1
-            Gauge._free += 1
+            MemoryGauge._free += 1
 
     def disown(self) -> int:
         """In a forked child: the descriptor to let go of, or -1."""
@@ -320,8 +320,8 @@ class Gauge:
     def _keep_or_close(self, fd: int) -> None:
         if self._fd >= 0:
             return
-        if Gauge._free > 0:
-            Gauge._free -= 1
+        if MemoryGauge._free > 0:
+            MemoryGauge._free -= 1
             self._fd = fd
         else:
             os.close(fd)
@@ -346,7 +346,7 @@ LARGE_BYTES: Final = 64 * 1024 * 1024
 TICK_SECONDS: Final = 0.01
 
 
-class Holds:
+class HoldRegistry:
     """All guests of a pool that are held, and one timer for them: most go on before theirs would have come."""
 
     def __init__(self) -> None:
@@ -386,8 +386,8 @@ class Holds:
         hold.freeze()
 
 
-def _due(held: dict[Hold, float], until: float) -> list[Hold]:
-    return [hold for hold, _ in takewhile(lambda one: one[1] <= until, held.items())]
+def _due(holds: dict[Hold, float], until: float) -> list[Hold]:
+    return [hold for hold, _ in takewhile(lambda entry: entry[1] <= until, holds.items())]
 
 
 class Hold:
@@ -403,7 +403,7 @@ class Hold:
 
     def __init__(
         self, guest: Guest, write: Callable[[bytes], None], write_soon: Callable[[bytes], None],
-        on_frozen: Callable[[int], None] | None, holds: Holds,
+        on_frozen: Callable[[int], None] | None, holds: HoldRegistry,
     ) -> None:  # fmt: skip
         self._guest = guest
         self._write = write

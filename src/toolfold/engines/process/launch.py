@@ -1,4 +1,4 @@
-"""What a fork server is to be, and the process that becomes one: it builds the jail around itself.
+"""Launch plan, tiers and process limits of a fork server, and the process that builds its jail.
 
 The program of that process is `toolfold_guest.jail.launch`. What it must know waits in its control socket before
 it starts, so that neither its arguments nor its environment say anything of the host. Needs no event loop.
@@ -36,8 +36,8 @@ def most_processes(proc: Path = _PROC, cgroups: Path = _CGROUPS) -> int:
     # The least of all counts: whichever is reached first refuses the fork.
     hard = resource.getrlimit(resource.RLIMIT_NPROC)[1]
     kernel = [_number(proc / "sys/kernel" / name) for name in ("threads-max", "pid_max")]
-    found = [hard if hard != resource.RLIM_INFINITY else None, *kernel, *_left_in_cgroups(proc, cgroups)]
-    room = min((number for number in found if number is not None), default=_LARGEST_RESERVE * 4)
+    limits = [hard if hard != resource.RLIM_INFINITY else None, *kernel, *_left_in_cgroups(proc, cgroups)]
+    room = min((number for number in limits if number is not None), default=_LARGEST_RESERVE * 4)
     return max(1, room - min(room // 4, _LARGEST_RESERVE))
 
 
@@ -86,8 +86,8 @@ class Tier:
 
     def without(self, *layers: Layer) -> Tier:
         """For tests of single layers. All namespaces need `user`, so they leave with it."""
-        gone = set(layers) | (NAMESPACES if "user" in layers else set())
-        return replace(self, layers=self.layers - gone)
+        dropped_layers = set(layers) | (NAMESPACES if "user" in layers else set())
+        return replace(self, layers=self.layers - dropped_layers)
 
 
 NAMESPACE: Final = Tier("namespace", frozenset(LAYERS))
@@ -104,7 +104,7 @@ def tier_named(name: str) -> Tier:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
+class LaunchPlan:
     """What a fork server is to be."""
 
     tier: Tier
@@ -124,7 +124,7 @@ class Plan:
     @property
     def preloaded(self) -> InstalledSet | None:
         """The installed set that this server is for."""
-        return next((one for one in self.sets if one.name == self.library_set), None)
+        return next((candidate for candidate in self.sets if candidate.name == self.library_set), None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +137,7 @@ class Launched:
     """For data, where the tier has no tree of its own."""
 
 
-def launch_ahead(plan: Plan) -> Launched:
+def launch_ahead(plan: LaunchPlan) -> Launched:
     """For whoever has other work to do until the server is ready, and no event loop yet.
 
     Raises:
@@ -153,7 +153,7 @@ def launch_ahead(plan: Plan) -> Launched:
     return Launched(process, ours, folder)
 
 
-def prepared(plan: Plan) -> tuple[socket.socket, socket.socket, str]:
+def prepared(plan: LaunchPlan) -> tuple[socket.socket, socket.socket, str]:
     """Both ends of the control socket, with the orders in it, and the folder for data."""
     if sys.platform != "linux":
         raise EngineUnavailable(f"cannot isolate here: the process engine needs Linux, this is {sys.platform!r}")
@@ -191,7 +191,7 @@ def start_builder(control: socket.socket) -> subprocess.Popen[bytes]:
         )
 
 
-def _send_orders(control: socket.socket, places: layout.Layout, plan: Plan, folder: str) -> None:
+def _send_orders(control: socket.socket, places: layout.Layout, plan: LaunchPlan, folder: str) -> None:
     """Two messages that wait in the socket: one for the builder of the jail, one for the zygote."""
     # JSON: the zygote is ours, but it starts without any package of the host that could decode more.
     both = {"layers": sorted(plan.tier.layers), "folder": folder, "sys_path": places.sys_path}
@@ -232,7 +232,7 @@ def pid_of(pidfd: int) -> int:
     """Its number as this process sees it; 0 if it is gone."""
     try:
         with open(f"/proc/self/fdinfo/{pidfd}", encoding="ascii") as file:
-            found = _PID.search(file.read())
+            match = _PID.search(file.read())
     except OSError:
         return 0
-    return int(found[1]) if found else 0
+    return int(match[1]) if match else 0

@@ -1,4 +1,4 @@
-"""Where this Python lives, and where a guest finds it.
+"""File layout of a guest: interpreter paths, visible packages, and the jail that a program runs in.
 
 With a tree of its own a guest sees `/py`, whatever the host calls it: a virtual environment, a
 system Python, one under a home directory. Without one (tiers `landlock` and `none`) it runs in place.
@@ -88,9 +88,9 @@ def jailed(*, host_libraries: bool = False, sets: Sequence[InstalledSet] = (), w
     binds += [*packages, (_guest(), f"{HOME}/guest/toolfold_guest")]
     folders, links = _system_folders()
     binds += [(path, path) for path in [*folders, *_existing(["/etc/ld.so.cache"])]]
-    set_paths = {one.name: f"{HOME}/libraries/{one.name}" for one in sets}
+    set_paths = {library_set.name: f"{HOME}/libraries/{library_set.name}" for library_set in sets}
     # One mount for a whole set: each costs every fork some microseconds.
-    binds += [(one.folder, set_paths[one.name]) for one in sets]
+    binds += [(library_set.folder, set_paths[library_set.name]) for library_set in sets]
     # The whole environment: nothing of the host's is inherited.
     environment = {
         **_ENVIRONMENT,
@@ -137,10 +137,10 @@ def in_place(folder: str, *, host_libraries: bool = False, sets: Sequence[Instal
         folders += [path for path in entries.values() if os.path.isdir(path)]
         files += [path for path in entries.values() if not os.path.isdir(path)]
         listed += sites
-    set_paths = {one.name: f"{folder}/libraries/{one.name}" for one in sets}
-    folders += [one.folder for one in sets]
+    set_paths = {library_set.name: f"{folder}/libraries/{library_set.name}" for library_set in sets}
+    folders += [library_set.folder for library_set in sets]
     links = [(source, f"{folder}/site/{name}") for name, source in entries.items()]
-    links += [(one.folder, set_paths[one.name]) for one in sets]
+    links += [(library_set.folder, set_paths[library_set.name]) for library_set in sets]
     environment = {
         **_ENVIRONMENT,
         "HOME": folder,
@@ -243,15 +243,15 @@ def _guest() -> str:
 def _sites() -> list[str]:
     """Where packages are installed; not the folders of the host's own code."""
     # By name: the folder that the host was started in is on the path too, and is none of the program's business.
-    found = [path for path in sys.path if os.path.basename(path) in _PACKAGE_FOLDERS]
-    return list(dict.fromkeys(os.path.realpath(path) for path in found if os.path.isdir(path)))
+    paths = [path for path in sys.path if os.path.basename(path) in _PACKAGE_FOLDERS]
+    return list(dict.fromkeys(os.path.realpath(path) for path in paths if os.path.isdir(path)))
 
 
 def _libraries() -> list[str]:
     """The interpreter's own shared library, where it has one, as the loader found it."""
     maps = Path("/proc/self/maps").read_text(encoding="utf-8", errors="surrogateescape")
-    found = re.findall(r"(/\S.*/libpython\S*)$", maps, re.MULTILINE)
-    return list(dict.fromkeys(os.path.realpath(path) for path in found))
+    paths = re.findall(r"(/\S.*/libpython\S*)$", maps, re.MULTILINE)
+    return list(dict.fromkeys(os.path.realpath(path) for path in paths))
 
 
 def _is_private(path: str) -> bool:
@@ -314,25 +314,25 @@ def visible_versions(sites: Sequence[str]) -> Mapping[str, str]:
 def _visible(sites: Sequence[str]) -> dict[str, Path]:
     """The libraries and what they need."""
     records = _records(sites)
-    waiting, found = list(ROOTS), dict[str, Path]()
+    waiting, libraries = list(ROOTS), dict[str, Path]()
     while waiting:
         name = _normal(waiting.pop())
         record = records.get(name)
-        if record is None or name in found:
+        if record is None or name in libraries:
             continue
-        found[name] = record
+        libraries[name] = record
         waiting += _needed_by(record)
-    return found
+    return libraries
 
 
 def _records(sites: Sequence[str]) -> dict[str, Path]:
     """The folder with the metadata of each distribution; of one that is installed twice the first, as in imports."""
-    found: dict[str, Path] = {}
+    folders: dict[str, Path] = {}
     for site in sites:
         for name in sorted(os.listdir(site)):
             if name.endswith((".dist-info", ".egg-info")):
-                found.setdefault(_normal(name.split("-", 1)[0].removesuffix(".egg-info")), Path(site, name))
-    return found
+                folders.setdefault(_normal(name.split("-", 1)[0].removesuffix(".egg-info")), Path(site, name))
+    return folders
 
 
 def _needed_by(record: Path) -> Iterator[str]:
@@ -393,7 +393,7 @@ class Jail(NamedTuple):
 
     def mounted(self, sets: Sequence[InstalledSet]) -> tuple[InstalledSet, ...]:
         """The installed sets that are in it."""
-        return tuple(one for one in sets if self.has_all_sets or one.name == self.library_set)
+        return tuple(candidate for candidate in sets if self.has_all_sets or candidate.name == self.library_set)
 
 
 BARE: Final = Jail("bare")
@@ -413,7 +413,7 @@ def installed_set(library_set: LibrarySet, sets: Sequence[InstalledSet]) -> Inst
     """The set of that name, maybe with another content than when a program began."""
     if library_set in OWN_SETS:
         return None
-    return next((one for one in sets if one.replaces(library_set)), None)
+    return next((candidate for candidate in sets if candidate.replaces(library_set)), None)
 
 
 def with_room(limits: Limits, installed: InstalledSet | None) -> Limits:

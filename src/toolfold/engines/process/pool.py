@@ -1,4 +1,4 @@
-"""Guests made before they are needed.
+"""Pool of guests that are forked before they are needed.
 
 Rules:
 1. A guest is taken once, then it is closed; nothing is ever used twice.
@@ -14,7 +14,7 @@ from collections import deque
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from toolfold.engines.process.guest import Holds
+from toolfold.engines.process.guest import HoldRegistry
 from toolfold.errors import EngineUnavailable
 from toolfold.models import Limits
 
@@ -37,13 +37,13 @@ class Pool:
         self._warm = warm
         self._loop = asyncio.get_running_loop()
         self._parked: deque[Guest] = deque()
-        self._taken: set[Guest] = set()
+        self._active_guests: set[Guest] = set()
         self._idle: set[Guest] = set()
         """Those among them that a session keeps, between two of its programs."""
         self.buffer = memoryview(bytearray(BUFFER_BYTES))
         """What is read goes here first. One program of the pool reads at a time; those of other pools may be in the
         middle of it: a tool may run a program of another runtime, and another thread may have a loop of its own."""
-        self.holds = Holds()
+        self.holds = HoldRegistry()
         self._waiting = 0
         """Programs whose guest is still on its way."""
         self._top_up_timer: asyncio.TimerHandle | None = None
@@ -58,7 +58,7 @@ class Pool:
             raise EngineUnavailable("the engine is closed")
         # Limits are set at the fork and can only be lowered: a parked guest has those of the engine for good.
         guest = (self._next_parked() or self.zygote.spawn()) if self.is_usual(limits) else self.zygote.spawn(limits)
-        self._taken.add(guest)
+        self._active_guests.add(guest)
         return guest
 
     def _next_parked(self) -> Guest | None:
@@ -72,7 +72,7 @@ class Pool:
     @property
     def is_quiet(self) -> bool:
         """Whether guests wait and there is nothing else to do."""
-        is_idle = not self._taken and self._top_up_timer is None
+        is_idle = not self._active_guests and self._top_up_timer is None
         return is_idle and bool(self._parked) and self._parked[-1].ready.done()
 
     def is_usual(self, limits: Limits) -> bool:
@@ -82,7 +82,7 @@ class Pool:
     @property
     def is_shared(self) -> bool:
         """Whether more than one guest has a program, if only a paused one: none of them is favoured then."""
-        return len(self._taken) - len(self._idle) > 1
+        return len(self._active_guests) - len(self._idle) > 1
 
     def rest(self, guest: Guest) -> None:
         """It is taken, and waits for the next program of its session: until then nobody reads what it sends."""
@@ -113,7 +113,7 @@ class Pool:
 
     def _retire(self, guest: Guest) -> None:
         # Closed before the next is forked: the kernel counts both against the same limits.
-        self._taken.discard(guest)
+        self._active_guests.discard(guest)
         self._idle.discard(guest)
         guest.close()
         if self._warm and self._top_up_timer is None and not self._is_closed:
@@ -121,9 +121,9 @@ class Pool:
 
     async def close(self) -> None:
         """End every guest, parked or taken, and the zygote."""
-        for guest in self._taken:
+        for guest in self._active_guests:
             guest.close()
-        self._taken.clear()
+        self._active_guests.clear()
         self._idle.clear()
         await self.close_idle()
 
@@ -152,7 +152,7 @@ class Pool:
 
     def _settle(self, _: asyncio.Future[None]) -> None:
         """The guests wait. With all quiet, the next program shall find them on another core than the host's."""
-        if not self._taken:
+        if not self._active_guests:
             for guest in self._parked:
                 guest.place.stay_away()
 

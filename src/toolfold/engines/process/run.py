@@ -1,4 +1,4 @@
-"""One program in one guest, seen from the host: frames in, events out, replies back.
+"""Run of one program in one guest, seen from the host: frames in, events out, replies back.
 
 Rules:
 1. Not a byte of the guest is trusted; `Conversation` says what is legal, and the first
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final, Literal
 
 from toolfold.engines.base import Called, Died, Ended, Event, Order, Waiting
 from toolfold.engines.process.connection import (
-    Connection,
+    GuestConnection,
     ended_from_exit,
     events_in,
     printed_in,
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from types import TracebackType
 
-    from toolfold.engines.process.engine import TakenGuest
+    from toolfold.engines.process.engine import GuestLease
 
 
 UNREAD_REPLIES_BYTES: Final = 64 * 1024 * 1024
@@ -50,11 +50,11 @@ _TRIES: Final = 3
 class ProcessRun:
     """A `Run` on a guest that is taken when the run is entered."""
 
-    def __init__(self, order: Order, taken: TakenGuest) -> None:
+    def __init__(self, order: Order, lease: GuestLease) -> None:
         # Before anything is taken: names that leave the data folder are the caller's mistake, not the guest's.
         checked_names(order.files)
         self._order = order
-        self._taken = taken
+        self._lease = lease
         self._loop = asyncio.get_running_loop()
         self._events: deque[Event] = deque()
         self._wake: asyncio.Future[None] | None = None
@@ -74,37 +74,37 @@ class ProcessRun:
                     raise
 
     async def _begin(self) -> None:
-        order, taken = self._order, self._taken
+        order, lease = self._order, self._lease
         self._tries_left -= 1
-        await taken.take()
-        sock, limits = taken.guest.sock, order.limits
+        await lease.take()
+        sock, limits = lease.guest.sock, order.limits
         # All anew with each try: bytes of a guest that is gone must not be read as those of the next.
         most = UNREAD_REPLIES_BYTES + limits.reply_bytes + limits.data_bytes
-        self._connection = Connection(sock, taken.pool.buffer, most)
+        self._connection = GuestConnection(sock, lease.pool.buffer, most)
         # At once: a guest that finds its program waiting when it is born loses no time with a rehearsal, and while
         # one that waited begins, there is time for the rest.
-        if not taken.is_started:
+        if not lease.is_started:
             self._send_first(self._first_frames())
         self._conversation = Conversation(len(order.tools), limits)
-        self._conversation.start(with_files=bool(order.files) and not taken.is_kept)
-        self._hold = Hold(taken.guest, self._write, self._connection.send_soon, order.on_frozen, taken.pool.holds)
-        self._ahead = LookAhead(sock, taken.pool, is_started=taken.is_told)
-        self._replies = Replies(self._reply, self._ahead.answered, limits.reply_bytes)
-        if taken.is_ready:  # as nearly always, and then there is nothing to await
+        self._conversation.start(with_files=bool(order.files) and not lease.is_kept)
+        self._hold = Hold(lease.guest, self._write, self._connection.send_soon, order.on_frozen, lease.pool.holds)
+        self._look_ahead = LookAhead(sock, lease.pool, is_started=lease.is_prepared)
+        self._replies = Replies(self._reply, self._look_ahead.answered, limits.reply_bytes)
+        if lease.is_ready:  # as nearly always, and then there is nothing to await
             return
         try:
-            await taken.until_ready()
+            await lease.until_ready()
         except BaseException:
             self._connection.close()
             raise
 
     def _send_first(self, frames: bytes) -> None:
         # The cap of what may wait is above all that these can be.
-        place, send = self._taken.guest.place, self._connection.send
-        if self._taken.is_told:
+        place, send = self._lease.guest.place, self._connection.send
+        if self._lease.is_prepared:
             send(frames)
             place.set_free()
-        elif self._taken.pool.is_shared:
+        elif self._lease.pool.is_shared:
             place.set_free()
             send(frames)
         else:
@@ -113,8 +113,8 @@ class ProcessRun:
 
     def _first_frames(self) -> bytes:
         order = self._order
-        start = start_frame(order, has_files=self._taken.is_kept)
-        return start if self._taken.is_told else program_frame(order.program.text, order.tools) + start
+        start = start_frame(order, has_files=self._lease.is_kept)
+        return start if self._lease.is_prepared else program_frame(order.program.text, order.tools) + start
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -126,7 +126,7 @@ class ProcessRun:
             self._push(Ended(status="cancelled"))
         # Only a session would keep it.
         is_kept = bool(self._order.session) and self._is_sound and not self._connection.has_unsent
-        self._taken.give_back(is_kept=is_kept)
+        self._lease.give_back(is_kept=is_kept)
 
     @property
     def _is_over(self) -> bool:
@@ -146,10 +146,10 @@ class ProcessRun:
         while not self._events:
             if self._connection.is_closed:
                 raise StopAsyncIteration
-            if self._ahead.is_turn_over():
+            if self._look_ahead.is_turn_over():
                 await asyncio.sleep(0)  # a turn, not a sleep: to be woken would take longer than the turn
                 continue
-            if self._ahead.sees():
+            if self._look_ahead.sees():
                 self._readable()
                 continue
             # Not before: most programs are quick, and neither this nor its undoing is free.
@@ -172,7 +172,7 @@ class ProcessRun:
 
     def is_gone(self) -> bool:
         """Whether its guest has ended, as far as the kernel knows."""
-        return self._taken.guest.is_gone()
+        return self._lease.guest.is_gone()
 
     def _push(self, event: Event) -> None:
         self._events.append(event)
@@ -218,7 +218,7 @@ class ProcessRun:
 
     def _cut_off(self, status: Status, problem: Problem) -> None:
         """Kill the guest before anyone hears of it: nothing that it says from here on is read."""
-        self._taken.guest.kill()
+        self._lease.guest.kill()
         self._push(Ended(status=status, problem=problem))
 
     # to the guest
@@ -243,7 +243,7 @@ class ProcessRun:
     def ask_for_output(self) -> None:
         """Have what was printed so far come now; a guest sends it with its next call otherwise."""
         if not self._is_over and self._stopping is None:
-            self._taken.guest.ask_for_output()
+            self._lease.guest.ask_for_output()
 
     def stop(self, status: Literal["timeout", "cancelled", "limit"], problem: Problem | None = None) -> None:
         """End the program now; the last event then is an `Ended` with this status."""
@@ -254,17 +254,17 @@ class ProcessRun:
         if self._is_over:
             return  # there is no guest now, and the next one hears of it at once
         self._hold.thaw()
-        self._taken.guest.warn()
+        self._lease.guest.warn()
         self._last_words_timer = self._loop.call_later(LAST_WORDS_SECONDS, self._finish_stop)
 
     def _finish_stop(self) -> None:
         if not self._is_over and self._stopping is not None:
-            self._taken.guest.kill()
+            self._lease.guest.kill()
             self._push(self._stopping)
 
     def _reply(self, message: bytes) -> None:
-        if self._ahead.is_retry:
-            with self._taken.guest.place.elsewhere():
+        if self._look_ahead.is_retry:
+            with self._lease.guest.place.elsewhere():
                 self._write(message)
         else:
             self._write(message)
@@ -280,16 +280,16 @@ class ProcessRun:
         if not self._conversation.has_files:
             # What lies in its folder is not the program's doing.
             return ended
-        return await self._taken.with_files(ended, is_kept=bool(self._order.session) and self._is_sound)
+        return await self._lease.with_files(ended, is_kept=bool(self._order.session) and self._is_sound)
 
     async def _last_of_dead(self) -> Event:
         """How it ended; or the first event of another guest, if it had not even read its program."""
-        is_new = self._connection.is_reset and not self._conversation.has_begun and not self._taken.is_kept
+        is_new = self._connection.is_reset and not self._conversation.has_begun and not self._lease.is_kept
         self._is_beginning_again = is_new and self._tries_left > 0
         last = await self._explain()
         if not self._is_beginning_again or not isinstance(last, Died) or self._stopping is not None:
             return self._stopping or last
-        self._taken.give_back(is_kept=False)
+        self._lease.give_back(is_kept=False)
         early = self._replies.early
         try:
             await self._begin()
@@ -306,7 +306,7 @@ class ProcessRun:
         """The connection ended without a last word: ask how the process did."""
         try:
             async with asyncio.timeout(HANG_UP_SECONDS):
-                status = await self._taken.guest.wait()
+                status = await self._lease.guest.wait()
         except TimeoutError:
             # It hung up to be forgotten, and runs on: `_with_files` kills it.
             message = "the program closed its connection to the host and went on"
@@ -314,11 +314,11 @@ class ProcessRun:
         except Exception as error:  # noqa: BLE001  # whatever broke there, the guest is gone
             return Died(str(error) or "the zygote is gone")
         # It took the guest along: no limit of the program's had a part in it.
-        if self._taken.pool.zygote.closed:
+        if self._lease.pool.zygote.closed:
             return Died("the zygote is gone and took the guest along")
-        taken = self._taken
+        lease = self._lease
         last = ended_from_exit(
-            status, taken.guest.usage, taken.limits.cpu_seconds, taken.pool.zygote.has_new_oom_kill
+            status, lease.guest.usage, lease.limits.cpu_seconds, lease.pool.zygote.has_new_oom_kill
         )  # fmt: skip
         return last if isinstance(last, Died) else await self._with_files(last)
 

@@ -1,4 +1,4 @@
-"""What makes the process engine fast, fenced off: take any of it away and every program still ends as it did.
+"""Optimizations of the process engine, each optional: every program ends the same without them.
 
 * `forewarning`: a waiting guest compiles a program while the host checks it.
 * `placement`: a waiting guest wakes up on another core than the host's.
@@ -40,11 +40,11 @@ if TYPE_CHECKING:
 #
 # The start follows as soon as the check has passed: what the host needs to hear of a program, it makes while that runs.
 
-MOST_TOLD_BYTES: Final = 64 * 1024
+MOST_PREPARED_BYTES: Final = 64 * 1024
 """Fits into the buffer of an idle socket; and what takes longer to check gains little from it."""
 
 
-class _Told(msgspec.Struct):
+class _Preparation(msgspec.Struct):
     """A guest, taken from its pool, and the program that it was told of."""
 
     pool: Pool
@@ -64,57 +64,61 @@ class Forewarning:
         """Of the last program: the next one probably needs the same libraries."""
         self.library_set: LibrarySet = "bare"
         """That the last program asked for."""
-        self._told: _Told | None = None
+        self._preparation: _Preparation | None = None
 
     def expect(self, text: str, tools: Sequence[ToolSpec], limits: Limits) -> None:
         """A program is being checked: a guest makes it ready meanwhile, if there is a core with nothing else to do."""
         pool = self.pool
         # With another program on its way the cores have better things to do.
-        if self._told is not None or pool is None or pool.zygote.closed or not pool.is_quiet:
+        if self._preparation is not None or pool is None or pool.zygote.closed or not pool.is_quiet:
             return
-        if len(text) > MOST_TOLD_BYTES or not pool.is_usual(limits):
+        if len(text) > MOST_PREPARED_BYTES or not pool.is_usual(limits):
             return
         frame = program_frame(text, tools)
-        if len(frame) <= MOST_TOLD_BYTES:
+        if len(frame) <= MOST_PREPARED_BYTES:
             guest = pool.take(limits)
             if _tell(guest, frame):
-                self._told = _Told(pool, self.library_set, guest, text, tools)
+                self._preparation = _Preparation(pool, self.library_set, guest, text, tools)
             else:
                 pool.give_back(guest)
 
     def begin(self, order: Order) -> None:
         """The check has passed, and `open` comes next: let the program run, if a guest has made this one ready."""
-        told = self._told
+        preparation = self._preparation
         # Files may be more than the socket takes at once, and a session's guest is another one.
-        if told is None or order.files or order.session:
+        if preparation is None or order.files or order.session:
             return
         # Programs with installed libraries have more room than the usual guest.
-        if told.library_set != order.program.library_set or told.library_set not in OWN_SETS:
+        if preparation.library_set != order.program.library_set or preparation.library_set not in OWN_SETS:
             return
-        if told.text != order.program.text or told.tools is not order.tools or not told.pool.is_usual(order.limits):
+        if (
+            preparation.text != order.program.text
+            or preparation.tools is not order.tools
+            or not preparation.pool.is_usual(order.limits)
+        ):
             return
         start = start_frame(order, has_files=False)
-        if len(start) > MOST_TOLD_BYTES:  # its standard input may be long
+        if len(start) > MOST_PREPARED_BYTES:  # its standard input may be long
             return
         try:
-            is_sent = told.guest.sock.send(start) == len(start)
+            is_sent = preparation.guest.sock.send(start) == len(start)
         except OSError:  # it has just died, or its buffer is full
             is_sent = False
         if is_sent:
-            told.guest.place.set_free()
-            told.started = order
+            preparation.guest.place.set_free()
+            preparation.started = order
         else:
             self.forget()
 
     def forget(self) -> None:
         """The program that was expected does not come; one that is expected besides it loses time."""
-        told, self._told = self._told, None
-        if told is not None:
-            told.pool.give_back(told.guest)
+        preparation, self._preparation = self._preparation, None
+        if preparation is not None:
+            preparation.pool.give_back(preparation.guest)
 
     def disown(self) -> None:
         """In a forked child: the guest is the parent's."""
-        self.pool = self._told = None
+        self.pool = self._preparation = None
 
     def take(self, pool: Pool, limits: Limits, order: Order) -> tuple[Guest, bool] | None:
         """The guest that has made this program ready, if there is one, and whether it was sent its start.
@@ -122,29 +126,29 @@ class Forewarning:
         A guest that was told of another program, or to start in another way, ends.
         """
         self.library_set = order.program.library_set
-        told = self._told
-        if told is None:
+        preparation = self._preparation
+        if preparation is None:
             return None
         # The grant by identity: to compare thousands of tools takes longer than to begin anew.
-        is_same = told.text == order.program.text and told.tools is order.tools
-        if told.started is not None and is_same:
-            is_same = _starts_alike(told.started, order)
-        if is_same and told.pool is pool and pool.is_usual(limits):
-            self._told = None
-            return told.guest, told.started is not None
+        is_same = preparation.text == order.program.text and preparation.tools is order.tools
+        if preparation.started is not None and is_same:
+            is_same = _starts_alike(preparation.started, order)
+        if is_same and preparation.pool is pool and pool.is_usual(limits):
+            self._preparation = None
+            return preparation.guest, preparation.started is not None
         self.forget()
         return None
 
 
-def _starts_alike(one: Order, other: Order) -> bool:
+def _starts_alike(order: Order, other: Order) -> bool:
     """Whether a guest is told the same to start either: all that `start_frame` reads, mostly by identity."""
     return (
-        one.program is other.program
-        and one.limits is other.limits
-        and one.tape is other.tape
-        and one.seed == other.seed
-        and one.report_waiting == other.report_waiting
-        and one.session == other.session
+        order.program is other.program
+        and order.limits is other.limits
+        and order.tape is other.tape
+        and order.seed == other.seed
+        and order.report_waiting == other.report_waiting
+        and order.session == other.session
         and not other.files
     )
 
@@ -299,12 +303,12 @@ def allowed(pid: int) -> set[int]:
         return set()
 
 
-def put(pid: int, chosen: set[int]) -> None:
+def put(pid: int, cores: set[int]) -> None:
     """It wakes up on one of these from now on, and stays where it runs if it may."""
     # An empty set would be refused by the kernel; on a machine with one core there is no other to choose.
     try:
-        if pid and chosen:
-            os.sched_setaffinity(pid, chosen)
+        if pid and cores:
+            os.sched_setaffinity(pid, cores)
     except OSError:
         # Gone, or not ours to move: then it wakes where the kernel wants.
         return
@@ -312,10 +316,10 @@ def put(pid: int, chosen: set[int]) -> None:
 
 def _find() -> Callable[[], int]:
     try:
-        found: Callable[[], int] = ctypes.CDLL(None).sched_getcpu
+        function: Callable[[], int] = ctypes.CDLL(None).sched_getcpu
     except (AttributeError, OSError, TypeError):  # a C library without it
         return lambda: -1
-    return found
+    return function
 
 
 current_core = _find()

@@ -1,4 +1,4 @@
-"""The host's handle of one fork server.
+"""Fork server handle on the host, and its launch without blocking the event loop.
 
 Rules:
 1. `Zygote.start` either has every layer of its tier or raises; nothing runs in between.
@@ -24,7 +24,7 @@ from typing import Any, Final
 
 from toolfold import fork_safety
 from toolfold.engines.process.guest import Guest, Usage, oom_kills
-from toolfold.engines.process.launch import Launched, Plan, Tier, prepared, start_builder
+from toolfold.engines.process.launch import Launched, LaunchPlan, Tier, prepared, start_builder
 from toolfold.errors import EngineCrashed, EngineUnavailable
 from toolfold.models import InstalledSet, LibrarySet, Limits
 from toolfold_guest.shared.folders import remove_tree
@@ -73,7 +73,7 @@ class Zygote:
         sets: tuple[InstalledSet, ...] = (),
     ) -> Zygote:
         """Build the jail and load the libraries; `EngineUnavailable` says in one line what is missing."""
-        plan = Plan(
+        plan = LaunchPlan(
             tier=tier,
             library_set=library_set,
             limits=limits,
@@ -84,7 +84,7 @@ class Zygote:
         return await cls.hear_of(await launch(plan), plan)
 
     @classmethod
-    async def hear_of(cls, launched: Launched, plan: Plan) -> Zygote:
+    async def hear_of(cls, launched: Launched, plan: LaunchPlan) -> Zygote:
         """One that was launched by this plan, when it is ready; raises as `start`."""
         zygote = cls(launched.process, launched.control, launched.folder)
         zygote.notes = notes_of(plan)
@@ -144,9 +144,9 @@ class Zygote:
         self._folder = ""
         # Not our child: nothing to wait for.
         self._process.returncode = 0
-        sent = itertools.chain.from_iterable(fds for _, fds in self._unsent)
+        unsent_fds = itertools.chain.from_iterable(fds for _, fds in self._unsent)
         of_guests = itertools.chain.from_iterable(guest.disown() for guest in self._guests.values())
-        fork_safety.blank([self._control.fileno(), *sent, *of_guests])
+        fork_safety.blank([self._control.fileno(), *unsent_fds, *of_guests])
 
     async def _hear_of_start(self) -> None:
         while True:
@@ -211,8 +211,8 @@ class Zygote:
                 self._lose()
                 return
             self._unsent.popleft()
-            for sent in fds:
-                os.close(sent)
+            for guest_fd in fds:
+                os.close(guest_fd)
         self._loop.remove_writer(fd)
 
     def _read(self) -> None:
@@ -267,7 +267,7 @@ class Zygote:
 # Starts a fork server without keeping the event loop waiting, and says what its tier cannot enforce.
 
 
-async def launch(plan: Plan) -> Launched:
+async def launch(plan: LaunchPlan) -> Launched:
     """Without keeping the loop waiting.
 
     Raises:
@@ -305,7 +305,7 @@ def _launch(control: socket.socket, given_up: threading.Event) -> subprocess.Pop
     return process
 
 
-def notes_of(plan: Plan) -> tuple[str, ...]:
+def notes_of(plan: LaunchPlan) -> tuple[str, ...]:
     """What this tier cannot enforce, whatever the machine."""
     tier = plan.tier
     notes = ["the program can read every package that is installed on the host"] if plan.host_libraries else []

@@ -1,4 +1,4 @@
-"""Programs on the nodes of a Ray cluster; `engine.py` has the engine, and `cluster.py` alone imports Ray."""
+"""Ray engine: programs on the nodes of a cluster; `cluster.py` alone imports Ray."""
 
 from toolfold.engines.ray.engine import RayEngine
 

@@ -1,4 +1,4 @@
-"""The only module that imports Ray: joins a cluster, finds its nodes, and puts one actor on each."""
+"""Cluster access, the only module that imports Ray: joins, finds nodes, runs one actor on each."""
 
 from __future__ import annotations
 
@@ -72,7 +72,11 @@ class RayDriver:
         check_address(self._address)
         # Ray puts its own in the place of the host's.
         is_main = threading.current_thread() is threading.main_thread()
-        handlers = {one: signal.getsignal(one) for one in (signal.SIGTERM, signal.SIGINT)} if is_main else {}
+        handlers = (
+            {signal_number: signal.getsignal(signal_number) for signal_number in (signal.SIGTERM, signal.SIGINT)}
+            if is_main
+            else {}
+        )
         try:
             ray.init(
                 address=self._address, namespace="toolfold", log_to_driver=False, logging_level=logging.ERROR,
@@ -93,7 +97,7 @@ class RayDriver:
 
     async def seen(self) -> list[ClusterNode]:
         """The nodes that are alive."""
-        return await asyncio.to_thread(_seen)
+        return await asyncio.to_thread(_alive_nodes)
 
     async def start_actor(self, node_id: str, address: str, cpus: float, options: bytes) -> bytes:
         """Start an actor there, and its engine; what it answers.
@@ -153,12 +157,12 @@ def examine_nodes(address: str, required: Isolation) -> dict[str, Diagnosis | st
     driver.connect()
     ray = _ray()
     try:
-        asked = {}
-        for node in _seen():
+        references = {}
+        for node in _alive_nodes():
             strategy = ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy(node.node_id, soft=False)
             task = ray.remote(num_cpus=0, max_retries=0, scheduling_strategy=strategy)(examine_here)
-            asked[node.address] = task.remote(required)
-        return {place: _examined(ray, reference) for place, reference in asked.items()}
+            references[node.address] = task.remote(required)
+        return {place: _examined(ray, reference) for place, reference in references.items()}
     finally:
         asyncio.run(driver.close())
 
@@ -182,7 +186,7 @@ def _ray() -> Any:
     return ray
 
 
-def _seen() -> list[ClusterNode]:
+def _alive_nodes() -> list[ClusterNode]:
     """The nodes that are alive. One without a core only if there is no other: a head has none, to be left alone."""
     ray = _ray()
     # The only door to this; without it a node that is drained is found when it is gone. In milliseconds since 1970.
@@ -302,7 +306,7 @@ class NodeActor:
 
     async def start(self, body: bytes) -> bytes:
         """Make the engine, and say what it can do, or why it cannot be made."""
-        said: dict[str, Any] = {"toolfold": version("toolfold"), "python": platform.python_version()}
+        answer: dict[str, Any] = {"toolfold": version("toolfold"), "python": platform.python_version()}
         try:
             options = _options.decode(body)
             own = resolve_name(options.make_own_tools)(options.own_tools) if options.make_own_tools else None
@@ -313,16 +317,16 @@ class NodeActor:
             )  # fmt: skip
             self._engine = await engine.__aenter__()
         except (ToolfoldError, msgspec.MsgspecError, OSError) as error:
-            return encode(NodeAnswer(**said, error=str(error)))
+            return encode(NodeAnswer(**answer, error=str(error)))
         self._node = Node(engine, own)
         self._parent = asyncio.create_task(self._watch_parent(os.getppid()))
         if options.host:
             self._server = DirectServer(self._node, self._leave)
             # Not without it: everything can go through Ray instead.
             with contextlib.suppress(OSError):
-                said["port"], said["token"] = await self._server.open(options.host)
+                answer["port"], answer["token"] = await self._server.open(options.host)
         modules = engine.capabilities.modules
-        return encode(NodeAnswer(**said, isolation=engine.isolation, notes=engine.notes, modules=modules))
+        return encode(NodeAnswer(**answer, isolation=engine.isolation, notes=engine.notes, modules=modules))
 
     async def send(self, number: int, body: bytes) -> None:
         """A message of the runtime."""

@@ -1,4 +1,4 @@
-"""A connection from the runtime straight to a node: the same messages as through Ray, a millisecond or two sooner.
+"""Direct connection from the runtime to a node: same messages as through Ray, a millisecond sooner.
 
 The node listens for one connection, which must begin with a secret that went through Ray. What comes in is as hostile
 as before; a message's length is looked at before a byte of it is kept. Knows nothing of Ray.
@@ -79,7 +79,7 @@ class Frames(asyncio.Protocol):
             del self._bytes[:end]
             self.hear(number, body)
 
-    def breach(self, what: str) -> None:
+    def breach(self, reason: str) -> None:
         """The other side sent what none of ours sends."""
         self.abort()
 
@@ -102,12 +102,12 @@ class DirectServer:
         self.token = secrets.token_bytes(_TOKEN_BYTES)
         self._on_end = on_end
         self._server: asyncio.Server | None = None
-        self._taken: _Visitor | None = None
+        self._runtime_connection: _IncomingConnection | None = None
         self._ending: asyncio.Future[None] | None = None
 
     async def open(self, host: str) -> tuple[int, bytes]:
         """The port to connect to, and what to say there first."""
-        self._server = await asyncio.get_running_loop().create_server(lambda: _Visitor(self), host, 0)
+        self._server = await asyncio.get_running_loop().create_server(lambda: _IncomingConnection(self), host, 0)
         port: int = self._server.sockets[0].getsockname()[1]
         return port, self.token
 
@@ -116,23 +116,23 @@ class DirectServer:
         if self._server is not None:
             self._server.close()
 
-    def takes(self, visitor: _Visitor) -> bool:
+    def accepts(self, visitor: _IncomingConnection) -> bool:
         """Whether it is the runtime: the first who knows the secret is."""
-        if self._taken is not None:
+        if self._runtime_connection is not None:
             return False
-        self._taken = visitor
+        self._runtime_connection = visitor
         self.close()
         self.node.speak_to(visitor)
         return True
 
-    def lost(self, visitor: _Visitor) -> None:
+    def note_end(self, visitor: _IncomingConnection) -> None:
         """A connection has ended."""
-        if visitor is self._taken:
+        if visitor is self._runtime_connection:
             self.node.speak_to(None)
             self._ending = asyncio.ensure_future(self._on_end())
 
 
-class _Visitor(Frames):
+class _IncomingConnection(Frames):
     """A connection to a node: a stranger's, until it has said the secret."""
 
     def __init__(self, server: DirectServer) -> None:
@@ -152,9 +152,9 @@ class _Visitor(Frames):
         self._bytes += data
         if len(self._bytes) < _TOKEN_BYTES:
             return
-        said, rest = bytes(self._bytes[:_TOKEN_BYTES]), bytes(self._bytes[_TOKEN_BYTES:])
+        token, rest = bytes(self._bytes[:_TOKEN_BYTES]), bytes(self._bytes[_TOKEN_BYTES:])
         self._bytes.clear()
-        if not hmac.compare_digest(said, self._server.token) or not self._server.takes(self):
+        if not hmac.compare_digest(token, self._server.token) or not self._server.accepts(self):
             self.abort()
             return
         self._is_known = True
@@ -171,7 +171,7 @@ class _Visitor(Frames):
     def connection_lost(self, exc: Exception | None) -> None:
         if self._patience is not None:
             self._patience.cancel()
-        self._server.lost(self)
+        self._server.note_end(self)
 
 
 class DirectMailbox(Frames):
@@ -219,11 +219,11 @@ class DirectMailbox(Frames):
         if self._has_room is not None:
             self._has_room()
 
-    def breach(self, what: str) -> None:
+    def breach(self, reason: str) -> None:
         """Nothing more of this node is heard."""
         self.abort()
         if self._lose is not None:
-            self._lose(f"it sent {what}")
+            self._lose(f"it sent {reason}")
 
     def connection_lost(self, exc: Exception | None) -> None:
         """The node is gone, or has hung up."""

@@ -1,4 +1,4 @@
-"""A process of its own that is connected to Ray, and the runtime's half of the talk with it.
+"""Driver process that is connected to Ray, and the runtime's client for it.
 
 Ray ends a process, with no way to catch it, when the cluster's head is away for longer than
 `gcs_rpc_server_reconnect_timeout_s`, 60 s by default. The runtime serves other programs and has calls in flight, so
@@ -35,22 +35,22 @@ from toolfold.engines.ray.cluster import (
     read_answer,
 )
 from toolfold.engines.ray.direct import DirectMailbox, Frames
-from toolfold.engines.ray.link import AskingMailbox, NodeFacts
+from toolfold.engines.ray.link import NodeFacts, PollingMailbox
 from toolfold.errors import EngineUnavailable, UsageError, install_extra
 from toolfold.protocol.codec import encode
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from toolfold.engines.base import OwnTools
-    from toolfold.engines.ray.engine import Seen
+    from toolfold.engines.base import EngineTools
+    from toolfold.engines.ray.engine import NodeInfo
     from toolfold.engines.ray.link import Mailbox
 
 
 _CLOSE_SECONDS: Final = 2 * STOP_SECONDS
 _METHODS: Final = frozenset({"connect", "seen", "start_actor", "send", "listen", "end_actor"})
 _ERRORS: Final[dict[str, type[Exception]]] = {"unavailable": EngineUnavailable, "usage": UsageError}
-_LOST: Final = "the process that was connected to the Ray cluster has ended; the head may be away"
+_LOST_MESSAGE: Final = "the process that was connected to the Ray cluster has ended; the head may be away"
 _encode: Final = msgspec.msgpack.encode
 _decode: Final = msgspec.msgpack.decode
 
@@ -132,7 +132,7 @@ class _Requests(Frames):
 
     async def ask(self, method: str, *arguments: Any) -> Any:
         if not self.is_open:
-            raise EngineUnavailable(_LOST)
+            raise EngineUnavailable(_LOST_MESSAGE)
         number = next(self._numbers)
         answer = self._waiting[number] = asyncio.get_running_loop().create_future()
         self.write(number, _encode((method, arguments)))
@@ -155,7 +155,7 @@ class _Requests(Frames):
         self.is_open = False
         for answer in self._waiting.values():
             if not answer.done():
-                answer.set_exception(EngineUnavailable(_LOST))
+                answer.set_exception(EngineUnavailable(_LOST_MESSAGE))
 
     def close(self) -> None:
         self.is_open = False
@@ -267,7 +267,7 @@ class RayNodes:
         self._address = address
         self._options = options
         self._cpus = cpus
-        self.own_tools: OwnTools | None = None
+        self.own_tools: EngineTools | None = None
         self._driver: RayDriver | DriverProcess | None = None
         self._try_at = 0.0
         self._reason = "the connection is lost"
@@ -294,7 +294,7 @@ class RayNodes:
         if driver is not None:
             await driver.close()
 
-    async def seen(self) -> Sequence[Seen]:
+    async def seen(self) -> Sequence[NodeInfo]:
         """The nodes that are alive. Joins the cluster again if the connection to it was lost.
 
         Raises:
@@ -322,7 +322,7 @@ class RayNodes:
             raise EngineUnavailable(f"not connected to the Ray cluster at {self._address!r}")
         return self._driver
 
-    async def join(self, node: Seen) -> tuple[NodeFacts, Mailbox]:
+    async def join(self, node: NodeInfo) -> tuple[NodeFacts, Mailbox]:
         """Start an actor there, and its engine.
 
         Raises:
@@ -342,12 +342,12 @@ class RayNodes:
         )  # fmt: skip
         return facts, await self._mailbox(node, driver, answer)
 
-    def _options_on(self, node: Seen) -> NodeOptions:
+    def _options_on(self, node: NodeInfo) -> NodeOptions:
         options = structs.replace(self._options, host="" if _has_tls() else node.address.rpartition(":")[0])
         own = self.own_tools
         return options if own is None else structs.replace(options, own_tools=own.described, make_own_tools=own.make)
 
-    async def _mailbox(self, node: Seen, driver: RayDriver | DriverProcess, answer: NodeAnswer) -> Mailbox:
+    async def _mailbox(self, node: NodeInfo, driver: RayDriver | DriverProcess, answer: NodeAnswer) -> Mailbox:
         """A connection of its own, where one can be made; else through Ray, which takes a millisecond or two longer."""
         if answer.port:
             try:
@@ -359,7 +359,7 @@ class RayNodes:
             else:
                 self._direct[node.node_id] = direct
                 return direct
-        return AskingMailbox(_Actor(driver, node.node_id))
+        return PollingMailbox(_Actor(driver, node.node_id))
 
     async def leave(self, node_id: str) -> None:
         """End its guests and its actor."""

@@ -1,4 +1,4 @@
-"""Programs on the nodes of a Ray cluster: one actor per node, each with a process engine of its own."""
+"""Ray engine and its fleet: one actor per node, each with a process engine of its own."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from toolfold.engines.process.launch import tier_named
 from toolfold.engines.ray import wire
 from toolfold.engines.ray.cluster import NodeOptions
 from toolfold.engines.ray.driver import RayNodes
-from toolfold.engines.ray.link import Link
+from toolfold.engines.ray.link import NodeLink
 from toolfold.engines.ray.run import RayRun
 from toolfold.errors import EngineUnavailable, UsageError
 from toolfold.models import LibrarySet
@@ -24,7 +24,7 @@ from toolfold.models import LibrarySet
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from toolfold.engines.base import EngineSettings, Order, OwnTools
+    from toolfold.engines.base import EngineSettings, EngineTools, Order
     from toolfold.engines.ray.link import Mailbox, NodeFacts
 
 
@@ -44,7 +44,7 @@ SCARCE_BYTES: Final = 1024 * 1024 * 1024
 _log: Final = logging.getLogger(__name__)
 
 
-class Seen(Protocol):
+class NodeInfo(Protocol):
     """A node as the cluster sees it."""
 
     @property
@@ -61,13 +61,13 @@ class Seen(Protocol):
 class Nodes(Protocol):
     """The cluster."""
 
-    own_tools: OwnTools | None
+    own_tools: EngineTools | None
     """That nodes call themselves; set before the first is joined."""
 
-    async def seen(self) -> Sequence[Seen]:
+    async def seen(self) -> Sequence[NodeInfo]:
         """The nodes that are alive."""
 
-    async def join(self, node: Seen) -> tuple[NodeFacts, Mailbox]:
+    async def join(self, node: NodeInfo) -> tuple[NodeFacts, Mailbox]:
         """Make a node ready for programs.
 
         Raises:
@@ -85,8 +85,8 @@ class Fleet:
         self._nodes = nodes
         self._wait_seconds = wait_seconds
         self._lost_after_seconds = lost_after_seconds
-        self._links: dict[str, Link] = {}
-        self._sessions: dict[str, Link] = {}
+        self._links: dict[str, NodeLink] = {}
+        self._sessions: dict[str, NodeLink] = {}
         self._unfit: dict[str, float] = {}
         """Until when each node that could not be used is left alone."""
         self._changed = asyncio.Event()
@@ -99,7 +99,7 @@ class Fleet:
         """Programs that began on each node, and that went on elsewhere when it was lost; by its address."""
 
     @property
-    def links(self) -> tuple[Link, ...]:
+    def links(self) -> tuple[NodeLink, ...]:
         """Those that can be used now."""
         return tuple(self._links.values())
 
@@ -108,18 +108,18 @@ class Fleet:
         """Of the nodes that are there, and of those that lost programs."""
         rooms = {link.facts.address: (link.room, len(link.runs)) for link in self.links}
         nobody = wire.WireRoom(0, 0, 0), 0
-        found = []
+        loads = []
         for address in sorted({*rooms, *self.moved}):
             room, programs = rooms.get(address, nobody)
-            found.append(
+            loads.append(
                 NodeLoad(
                     address=address, guests=room.guests, guest_memory_bytes=room.guest_bytes, programs=programs,
                     started=self.started[address], moved=self.moved[address],
                 )
             )  # fmt: skip
-        return tuple(found)
+        return tuple(loads)
 
-    def next_run(self, link: Link) -> int:
+    def next_run(self, link: NodeLink) -> int:
         """A number that no run has had, for one that begins there."""
         self.started[link.facts.address] += 1
         return next(self._runs)
@@ -130,14 +130,14 @@ class Fleet:
         Raises:
             EngineUnavailable: There is none, or one cannot be used; the text says which and why.
         """
-        seen = [node for node in await self._nodes.seen() if not node.is_draining]
-        if not seen:
+        nodes = [node for node in await self._nodes.seen() if not node.is_draining]
+        if not nodes:
             raise EngineUnavailable("the Ray cluster has no node that is alive; start one with 'ray start'")
-        found = await asyncio.gather(*map(self._join, seen), return_exceptions=True)
-        failures = [one for one in found if isinstance(one, BaseException)]
+        results = await asyncio.gather(*map(self._join, nodes), return_exceptions=True)
+        failures = [error for error in results if isinstance(error, BaseException)]
         if failures:
             await self.close()
-            unexpected = [one for one in failures if not isinstance(one, EngineUnavailable)]
+            unexpected = [error for error in failures if not isinstance(error, EngineUnavailable)]
             raise unexpected[0] if unexpected else EngineUnavailable("; ".join(map(str, failures)))
         self._watch = asyncio.create_task(self._keep_watch())
 
@@ -156,7 +156,7 @@ class Fleet:
 
     # where a program goes
 
-    async def room(self, session: str) -> Link:
+    async def room(self, session: str) -> NodeLink:
         """The node of the session, else the one with the most room; waits a while if there is none.
 
         Raises:
@@ -178,9 +178,9 @@ class Fleet:
             raise EngineUnavailable(text) from None
         return link
 
-    def _pick(self, session: str) -> Link | None:
-        if session and (kept := self._sessions.get(session)) is not None and not kept.is_lost:
-            return kept
+    def _pick(self, session: str) -> NodeLink | None:
+        if session and (session_link := self._sessions.get(session)) is not None and not session_link.is_lost:
+            return session_link
         now = asyncio.get_running_loop().time()
         usable = [
             link
@@ -189,11 +189,11 @@ class Fleet:
         ]
         return min(usable, key=_fullness, default=None)
 
-    def rest(self, link: Link) -> None:
+    def rest(self, link: NodeLink) -> None:
         """Give it no program for a moment."""
         self._unfit[link.facts.node_id] = asyncio.get_running_loop().time() + REST_SECONDS
 
-    def note_session(self, session: str, link: Link | None) -> None:
+    def note_session(self, session: str, link: NodeLink | None) -> None:
         """Where the guest of a session is now, if it has one."""
         if link is None:
             self._sessions.pop(session, None)
@@ -213,18 +213,18 @@ class Fleet:
 
     # which nodes there are
 
-    async def _join(self, node: Seen) -> None:
+    async def _join(self, node: NodeInfo) -> None:
         facts, mailbox = await self._nodes.join(node)
-        self._links[node.node_id] = Link(
-            facts, mailbox, on_lost=self._lost, on_gone=lambda session: self.note_session(session, None),
+        self._links[node.node_id] = NodeLink(
+            facts, mailbox, on_lost=self._drop_link, on_gone=lambda session: self.note_session(session, None),
             lost_after_seconds=self._lost_after_seconds,
         )  # fmt: skip
         self._changed.set()
 
-    def _lost(self, link: Link, why: str) -> None:
+    def _drop_link(self, link: NodeLink, why: str) -> None:
         _log.warning("node %s is lost (%s): %d programs go on elsewhere", link.facts.address, why, len(link.runs))
         self._links.pop(link.facts.node_id, None)
-        self._sessions = {session: one for session, one in self._sessions.items() if one is not link}
+        self._sessions = {session: other for session, other in self._sessions.items() if other is not link}
         # It may live and be partitioned: nothing of the runtime's must stay on it.
         task = asyncio.create_task(self._nodes.leave(link.facts.node_id))
         self._leaving.add(task)
@@ -245,21 +245,21 @@ class Fleet:
                 last_reason = reason
 
     async def _look(self) -> None:
-        seen = {node.node_id: node for node in await self._nodes.seen()}
+        nodes = {node.node_id: node for node in await self._nodes.seen()}
         for node_id, link in tuple(self._links.items()):
-            if node_id not in seen:
+            if node_id not in nodes:
                 link.lose("the cluster says that it is dead")
             else:
-                self._heed_drain(link, seen[node_id])
+                self._heed_drain(link, nodes[node_id])
         now = asyncio.get_running_loop().time()
-        for node_id, node in seen.items():
+        for node_id, node in nodes.items():
             if node_id in self._links or node_id in self._joining or node.is_draining:
                 continue
             if self._unfit.get(node_id, 0.0) <= now:
                 # Not awaited: a node that is dying answers late, and others may be lost meanwhile.
                 self._joining[node_id] = asyncio.create_task(self._try_to_join(node))
 
-    def _heed_drain(self, link: Link, node: Seen) -> None:
+    def _heed_drain(self, link: NodeLink, node: NodeInfo) -> None:
         """No new programs; those that still run move before it goes. Ray ends the node once our actor has left it."""
         link.is_draining = node.is_draining
         if not node.is_draining:
@@ -268,7 +268,7 @@ class Fleet:
         if not is_in_use or node.leaves_at - time.time() < MOVE_SECONDS:
             link.lose("it is drained")
 
-    async def _try_to_join(self, node: Seen) -> None:
+    async def _try_to_join(self, node: NodeInfo) -> None:
         try:
             await self._join(node)
         except EngineUnavailable as error:
@@ -278,7 +278,7 @@ class Fleet:
             self._joining.pop(node.node_id, None)
 
 
-def _fullness(link: Link) -> tuple[bool, float]:
+def _fullness(link: NodeLink) -> tuple[bool, float]:
     is_scarce = 0 < link.room.free_bytes < SCARCE_BYTES
     return is_scarce, link.load
 
@@ -298,7 +298,7 @@ class RayEngine:
 
     def __init__(
         self, nodes: Nodes, *, isolation: str = "namespace", wait_seconds: float = 60.0,
-        lost_after_seconds: float = 20.0, own_tools: Callable[[], OwnTools] | None = None,
+        lost_after_seconds: float = 20.0, own_tools: Callable[[], EngineTools] | None = None,
     ) -> None:  # fmt: skip
         self.isolation = isolation
         self._own_tools = own_tools
@@ -354,10 +354,12 @@ class RayEngine:
             raise
         self._fleet = fleet
         facts = [link.facts for link in fleet.links]
-        known = [one.modules for one in facts if one.modules is not None]
-        modules = frozenset.intersection(*known) if known and len(known) == len(facts) else None
-        self._capabilities = Capabilities(modules=modules, stocked=self, cores=sum(one.cores for one in facts))
-        self.notes = tuple(dict.fromkeys(note for one in facts for note in one.notes))
+        module_sets = [node_facts.modules for node_facts in facts if node_facts.modules is not None]
+        modules = frozenset.intersection(*module_sets) if module_sets and len(module_sets) == len(facts) else None
+        self._capabilities = Capabilities(
+            modules=modules, stocked=self, cores=sum(node_facts.cores for node_facts in facts)
+        )
+        self.notes = tuple(dict.fromkeys(note for node_facts in facts for note in node_facts.notes))
         return self
 
     async def __aexit__(self, *exc: object) -> None:
@@ -372,7 +374,7 @@ class RayEngine:
 
     def open(self, order: Order) -> RayRun:
         """Start a program. Leaving the context kills the guest and frees all it held."""
-        return RayRun(order, self._opened())
+        return RayRun(order, self._open_fleet())
 
     def has_session(self, session: str) -> bool:
         """Whether the names of that session are still there."""
@@ -385,15 +387,15 @@ class RayEngine:
 
     async def preload(self, library_set: LibrarySet) -> None:
         """Have guests with these libraries wait on every node."""
-        for link in self._opened().links:
+        for link in self._open_fleet().links:
             link.send(wire.Preload(library_set))
 
     async def guests(self) -> Guests:
         """Of all nodes, as each last said: a node that is busy says it less often."""
-        loads = self._opened().loads
-        return Guests(sum(one.guests for one in loads), sum(one.guest_memory_bytes for one in loads), loads)
+        loads = self._open_fleet().loads
+        return Guests(sum(load.guests for load in loads), sum(load.guest_memory_bytes for load in loads), loads)
 
-    def _opened(self) -> Fleet:
+    def _open_fleet(self) -> Fleet:
         if self._fleet is None:
             raise EngineUnavailable(NOT_OPEN)
         return self._fleet

@@ -1,4 +1,4 @@
-"""The runtime's half of the talk with one node: messages out in order, parts in, each to its run. Knows nothing of Ray.
+"""Link from the runtime to one node: mailboxes, messages out in order, parts in. Knows nothing of Ray.
 
 Rules:
 1. What is said in one turn of the loop leaves together, and while much is on its way more is gathered: a busy link
@@ -48,19 +48,19 @@ class Mailbox(Protocol):
         """Bring nothing more."""
 
 
-class Asked(Protocol):
+class PullTransport(Protocol):
     """A way that has to be asked for each message. Raises whatever it likes: the node is lost then."""
 
     async def send(self, number: int, body: bytes) -> None: ...
     async def listen(self) -> bytes: ...
 
 
-class AskingMailbox:
+class PollingMailbox:
     """A `Mailbox` out of a way that has to be asked."""
 
-    def __init__(self, asked: Asked) -> None:
+    def __init__(self, transport: PullTransport) -> None:
         self.is_full = False
-        self._asked = asked
+        self._transport = transport
         self._on_their_way = 0
         self._tasks: set[asyncio.Task[None]] = set()
         self._lose: Callable[[str], None] | None = None
@@ -93,18 +93,18 @@ class AskingMailbox:
     async def _listen(self, hear: Callable[[bytes], None], lose: Callable[[str], None]) -> None:
         try:
             while self._lose is not None:
-                hear(await self._asked.listen())
+                hear(await self._transport.listen())
         # Whatever the transport raises means one thing.
         except Exception as error:  # noqa: BLE001
-            lose(_said(error))
+            lose(_first_line(error))
 
     async def _send(self, number: int, body: bytes) -> None:
         try:
-            await self._asked.send(number, body)
+            await self._transport.send(number, body)
         # As above.
         except Exception as error:  # noqa: BLE001
             if self._lose is not None:
-                self._lose(_said(error))
+                self._lose(_first_line(error))
             return
         self._on_their_way -= 1
         self.is_full = False
@@ -112,7 +112,7 @@ class AskingMailbox:
             self._has_room()
 
 
-def _said(error: BaseException) -> str:
+def _first_line(error: BaseException) -> str:
     # Ray's texts are pages long; the first line says what happened.
     return f"{type(error).__name__}: {str(error).strip().partition(chr(10))[0][:200]}"
 
@@ -121,7 +121,7 @@ MOST_GRANTS: Final = 64
 NO_RUN: Final = 0
 
 
-class Hearer(Protocol):
+class RunListener(Protocol):
     """One program on the node."""
 
     def hear(self, body: bytes) -> None:
@@ -144,7 +144,7 @@ class NodeFacts(msgspec.Struct, frozen=True, kw_only=True):
     """That it calls itself."""
 
 
-class Granted(NamedTuple):
+class ToolGrant(NamedTuple):
     """Tools that a node knows."""
 
     number: int
@@ -154,18 +154,18 @@ class Granted(NamedTuple):
     """Names of those that the node calls itself."""
 
 
-class Link:
+class NodeLink:
     """One node, from when it is ready until it is lost."""
 
     def __init__(
-        self, facts: NodeFacts, mailbox: Mailbox, *, on_lost: Callable[[Link, str], None],
+        self, facts: NodeFacts, mailbox: Mailbox, *, on_lost: Callable[[NodeLink, str], None],
         on_gone: Callable[[str], None], lost_after_seconds: float,
     ) -> None:  # fmt: skip
         self.facts = facts
         self.is_draining = False
         self.is_lost = False
         self.room = wire.WireRoom(0, 0, 0)
-        self.runs: dict[int, Hearer] = {}
+        self.runs: dict[int, RunListener] = {}
         self._mailbox = mailbox
         self._on_lost, self._on_gone = on_lost, on_gone
         self._lost_after_seconds = lost_after_seconds
@@ -173,7 +173,7 @@ class Link:
         self._outbox: list[ToNode] = []
         self._next_out = 0
         self._inbox = _Inbox()
-        self._grants: dict[int, Granted] = {}
+        self._grants: dict[int, ToolGrant] = {}
         """By identity of the tools."""
         self._watching = asyncio.create_task(self._watch())
         mailbox.attach(self._take, self.lose, self._flush)
@@ -191,17 +191,17 @@ class Link:
         if len(self._outbox) == 1:
             asyncio.get_running_loop().call_soon(self._flush)
 
-    def grant(self, tools: Sequence[ToolSpec]) -> Granted:
+    def grant(self, tools: Sequence[ToolSpec]) -> ToolGrant:
         """What the node knows these tools by; it is told if it does not."""
-        known = self._grants.pop(id(tools), None)
-        if known is None:
+        grant = self._grants.pop(id(tools), None)
+        if grant is None:
             if len(self._grants) >= MOST_GRANTS:
                 oldest = next(iter(self._grants))
                 self.send(wire.Forget(self._grants.pop(oldest).number))
-            known = Granted(self._free_number(), tools, self._own_among(tools))
-            self.send(wire.Grant(known.number, tuple(tools), known.own))
-        self._grants[id(tools)] = known  # last: it was used most recently
-        return known
+            grant = ToolGrant(self._free_number(), tools, self._own_among(tools))
+            self.send(wire.Grant(grant.number, tuple(tools), grant.own))
+        self._grants[id(tools)] = grant  # last: it was used most recently
+        return grant
 
     def _own_among(self, tools: Sequence[ToolSpec]) -> frozenset[str]:
         """By all that it takes and is: another tool of that name is the runtime's."""
@@ -245,8 +245,8 @@ class Link:
     async def _watch(self) -> None:
         """Rule 2."""
         loop = asyncio.get_running_loop()
-        while (left := self._heard_at + self._lost_after_seconds - loop.time()) > 0:  # noqa: ASYNC110
-            await asyncio.sleep(left)  # messages only move its end
+        while (remaining_seconds := self._heard_at + self._lost_after_seconds - loop.time()) > 0:  # noqa: ASYNC110
+            await asyncio.sleep(remaining_seconds)  # messages only move its end
         self.lose(f"it said nothing for {self._lost_after_seconds:g} s")
 
     def _take(self, body: bytes) -> None:
@@ -256,19 +256,19 @@ class Link:
         try:
             for key, part in self._inbox.in_turn(*wire.split(body)):
                 if key == NO_RUN:
-                    for said in wire.read(part):
-                        self._hear_of_node(said)
+                    for message in wire.read(part):
+                        self._hear_of_node(message)
                 # Not known: it has ended for the runtime, and the node does not know yet.
                 elif (run := self.runs.get(key)) is not None:
                     run.hear(part)
         except Violation as breach:
             self.lose(f"it sent {breach}")
 
-    def _hear_of_node(self, said: FromNode) -> None:
-        if isinstance(said, wire.WireRoom):
-            self.room = said
-        elif isinstance(said, wire.WireGone):
-            self._on_gone(said.session)
+    def _hear_of_node(self, message: FromNode) -> None:
+        if isinstance(message, wire.WireRoom):
+            self.room = message
+        elif isinstance(message, wire.WireGone):
+            self._on_gone(message.session)
         else:
             raise Violation("a part for no run")
 
@@ -299,6 +299,6 @@ class _Inbox:
         return due
 
 
-def _is_same(one: ToolSpec, other: ToolSpec) -> bool:
+def _is_same(spec: ToolSpec, other: ToolSpec) -> bool:
     # Not the output schema: what was learned of it may be told to a program.
-    return (one.source, one.input_schema) == (other.source, other.input_schema)
+    return (spec.source, spec.input_schema) == (other.source, other.input_schema)

@@ -1,4 +1,4 @@
-"""A node's half: runs programs on an engine of its own, and says what happens to them. Knows nothing of Ray.
+"""Node side of the Ray engine: runs programs on its own engine, reports on them. Knows nothing of Ray.
 
 Rules:
 1. Messages of the runtime are taken in the order of their numbers, however they come in.
@@ -13,7 +13,7 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, Protocol
 
-from toolfold.engines.base import Audible, Called, Died, Ended, Order, Printed, Taped, Timed, Waiting
+from toolfold.engines.base import Audible, Called, Died, Ended, Order, Printed, ReplayTape, Timed, Waiting
 from toolfold.engines.ray import wire
 from toolfold.errors import ToolfoldError
 from toolfold.models import ReplyMeta
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 _PLAIN: Final = ReplyMeta()
 
 
-class Records:
+class CallRecords:
     """Of one program, since the last time that they were taken.
 
     Args:
@@ -57,7 +57,7 @@ class Records:
         self.size_bytes = 0
         """Of what is answered."""
 
-    def note_tape(self, event: Taped) -> None:
+    def note_tape(self, event: ReplayTape) -> None:
         """What led to the next calls. It may stand before earlier ones in the same batch, which is heard as a whole."""
         self._wakes += event.wakes
         self._clocks += event.clocks
@@ -95,7 +95,7 @@ HEARTBEAT_SECONDS: Final = 1.0
 NO_RUN: Final = 0
 # Tuples: a union in `isinstance` is made anew each time, and there are two events for each call.
 _LAST: Final = (Ended, Died)
-_OF_CALLS: Final = (Called, Taped)
+_OF_CALLS: Final = (Called, ReplayTape)
 
 
 @dataclass(slots=True)
@@ -104,8 +104,8 @@ class _Running:
     places: dict[str, int]
     """Of the tools in the grant, by name."""
     run: Run | None = None
-    own: OwnCalls | None = None
-    records: Records | None = None
+    own: NodeCalls | None = None
+    records: CallRecords | None = None
     """Of those."""
     own_names: frozenset[str] = frozenset()
     settled: frozenset[int] = frozenset()
@@ -117,7 +117,7 @@ class _Running:
     task: asyncio.Task[None] | None = None
 
 
-class OwnCalls(Protocol):
+class NodeCalls(Protocol):
     """Calls of one program to tools of the node."""
 
     def send(self, call: Call) -> None:
@@ -127,14 +127,14 @@ class OwnCalls(Protocol):
         """Drop what is in flight."""
 
 
-class OwnTools(Protocol):
+class NodeTools(Protocol):
     """Tools that the node calls itself."""
 
-    def open(self, limits: Limits, done: Callable[[Call, Reply, float], None]) -> OwnCalls:
+    def open(self, limits: Limits, done: Callable[[Call, Reply, float], None]) -> NodeCalls:
         """For one program; `done` is told of each reply, and of how many seconds it took."""
 
 
-class Speaker(Protocol):
+class MessageSink(Protocol):
     """Takes what a node says."""
 
     is_full: bool
@@ -149,7 +149,7 @@ class Node:
         own: Tools whose calls need not go to the runtime.
     """
 
-    def __init__(self, engine: Engine, own: OwnTools | None = None) -> None:
+    def __init__(self, engine: Engine, own: NodeTools | None = None) -> None:
         self._engine = engine
         self._own = own
         self._grants: dict[int, tuple[wire.Grant, dict[str, int]]] = {}
@@ -157,8 +157,8 @@ class Node:
         self._sessions: set[str] = set()
         self._next = 0
         self._early: dict[int, bytes] = {}
-        self._outbox = Outbox(self._speak_soon)
-        self._speaker: Speaker | None = None
+        self._outbox = NodeOutbox(self._speak_soon)
+        self._speaker: MessageSink | None = None
         self._tasks: set[asyncio.Task[None]] = set()
 
     @property
@@ -180,11 +180,11 @@ class Node:
         match message:
             case wire.Open():
                 self._open(message)
-            case wire.Answer():
+            case wire.RunReply():
                 self._answer(message)
             case wire.Stop():
                 self._do(message.run, lambda run: run.stop(message.status, message.problem))
-            case wire.Act():
+            case wire.RunCommand():
                 self._act(message)
             case wire.Grant():
                 places = {spec.name: place for place, spec in enumerate(message.tools)}
@@ -198,12 +198,12 @@ class Node:
                 if self._engine.capabilities.stocked is not None:
                     self._spawn(self._engine.capabilities.stocked.preload(message.library_set))
 
-    def _answer(self, message: wire.Answer) -> None:
+    def _answer(self, message: wire.RunReply) -> None:
         running = self._runs.get(message.run)
         if running is not None:
             self._do(message.run, lambda run: _give(run, running, message.reply))
 
-    def _act(self, message: wire.Act) -> None:
+    def _act(self, message: wire.RunCommand) -> None:
         match message.verb:
             case "hold":
                 self._do(message.run, lambda run: run.hold())
@@ -239,13 +239,15 @@ class Node:
             seed=message.seed,
             tape=wire.tape_of(message),
             report_waiting=message.report_waiting,
-            on_frozen=(lambda held: self._outbox.say(key, wire.WireFrozen(held))) if message.report_waiting else None,
+            on_frozen=(lambda size_bytes: self._outbox.say(key, wire.WireFrozen(size_bytes)))
+            if message.report_waiting
+            else None,
         )
         running = self._runs[key] = _Running(order, places)
         if message.may_serve and grant.own and self._own is not None:
             running.own = self._own.open(message.limits, lambda *done: self._served(key, running, *done))
             running.own_names, running.settled = grant.own, frozenset(message.settled)
-            running.records = Records(places)
+            running.records = CallRecords(places)
         running.task = self._spawn(self._serve(key, running))
 
     def _spawn(self, work: object) -> asyncio.Task[None]:
@@ -270,15 +272,15 @@ class Node:
                         self._note(key, running, running.records, event)
                     else:
                         # A tape and what is printed come with every frame of calls, and nobody acts on them.
-                        is_urgent = not isinstance(event, Taped | Printed)
-                        self._outbox.say(key, self._as_said(event, running), is_urgent=is_urgent)
+                        is_urgent = not isinstance(event, ReplayTape | Printed)
+                        self._outbox.say(key, self._to_message(event, running), is_urgent=is_urgent)
                     if not self._outbox.has_room.is_set():
                         await self._outbox.has_room.wait()
                 # The next program of a session comes as soon as this one has ended, and must find its guest back.
                 if not running.order.session:
-                    self._outbox.say(key, self._as_said(last, running))
+                    self._outbox.say(key, self._to_message(last, running))
             if running.order.session:
-                self._outbox.say(key, self._as_said(last, running))
+                self._outbox.say(key, self._to_message(last, running))
                 self._look_for_sessions(running.order.session)
         except ToolfoldError as error:
             self._outbox.say(key, wire.WireDied(str(error), is_unbegun=running.run is None))
@@ -290,21 +292,21 @@ class Node:
             if running.own is not None:
                 running.own.close()
 
-    def _note(self, key: int, running: _Running, noted: Records, event: Called | Taped) -> None:
+    def _note(self, key: int, running: _Running, records: CallRecords, event: Called | ReplayTape) -> None:
         """All calls are told; those of own tools are served here."""
-        if isinstance(event, Taped):
-            noted.note_tape(event)
-            self._outbox.hold(key, noted)
+        if isinstance(event, ReplayTape):
+            records.note_tape(event)
+            self._outbox.hold(key, records)
             return
         assert running.own is not None
         names, settled = running.own_names, running.settled
         own = [call for call in event.calls if call.tool in names and call.id not in settled]
         if len(own) == len(event.calls):
-            noted.note_calls(own)
-            self._outbox.hold(key, noted)
+            records.note_calls(own)
+            self._outbox.hold(key, records)
         else:
             for_runtime = any(call.tool not in names for call in event.calls)
-            self._outbox.say(key, self._as_said(event, running), is_urgent=for_runtime)
+            self._outbox.say(key, self._to_message(event, running), is_urgent=for_runtime)
         for call in own:
             running.own.send(call)
 
@@ -313,13 +315,13 @@ class Node:
             return
         place = running.replies
         _give(running.run, running, reply)  # first: the guest goes on while the rest is done
-        said = running.records.note_reply(reply, place, seconds)
-        if said is None:
+        message = running.records.note_reply(reply, place, seconds)
+        if message is None:
             self._outbox.hold(key, running.records)
         else:
-            self._outbox.say(key, said, is_urgent=False)
+            self._outbox.say(key, message, is_urgent=False)
 
-    def _as_said(self, event: Event, running: _Running) -> FromNode:
+    def _to_message(self, event: Event, running: _Running) -> FromNode:
         match event:
             case Printed():
                 return wire.WirePrinted(event.text, event.stream, event.cut_bytes, event.is_report)
@@ -329,7 +331,7 @@ class Node:
                 return wire.WireCalled(calls)
             case Waiting():
                 return wire.WireWaiting(event.replies_seen)
-            case Taped():
+            case ReplayTape():
                 return wire.WireTaped(event.wakes, event.clocks, event.is_spoilt)
             case Ended():
                 session = running.order.session
@@ -345,7 +347,7 @@ class Node:
     def _look_for_sessions(self, latest: str) -> None:
         """A guest that is kept may have pushed others out."""
         self._sessions.add(latest)
-        for session in [one for one in self._sessions if not self._engine.has_session(one)]:
+        for session in [name for name in self._sessions if not self._engine.has_session(name)]:
             self._sessions.discard(session)
             if session != latest:
                 self._outbox.say(NO_RUN, wire.WireGone(session))
@@ -357,7 +359,7 @@ class Node:
             # In the next turn: more may be said in this one.
             asyncio.get_running_loop().call_soon(self.speak)
 
-    def speak_to(self, speaker: Speaker | None) -> None:
+    def speak_to(self, speaker: MessageSink | None) -> None:
         """All that is said goes to this one, without being asked for."""
         self._speaker = speaker
         if speaker is not None:
@@ -372,10 +374,10 @@ class Node:
     async def _beat(self) -> None:
         """Rule 2 of the link: a node that says nothing is lost."""
         while self._speaker is not None:
-            said = self.messages
+            message_count = self.messages
             await asyncio.sleep(HEARTBEAT_SECONDS)
-            if said == self.messages:
-                await self._say_how_it_is()
+            if message_count == self.messages:
+                await self._report_load()
 
     async def listen(self) -> bytes:
         """What there is to say: now, or as soon as there is something; how the node is, if that takes a while."""
@@ -385,16 +387,16 @@ class Node:
                 while not self._outbox.is_due.is_set():
                     await self._outbox.is_due.wait()
         except TimeoutError:
-            await self._say_how_it_is()
+            await self._report_load()
         return self._outbox.next_message()
 
-    async def _say_how_it_is(self) -> None:
+    async def _report_load(self) -> None:
         stocked = self._engine.capabilities.stocked
-        count, held = 0, 0
+        count, memory_bytes = 0, 0
         if stocked is not None:
             guests = await stocked.guests()
-            count, held = guests.count, guests.memory_bytes
-        self._outbox.say(NO_RUN, wire.WireRoom(count, held, _free_bytes()))
+            count, memory_bytes = guests.count, guests.memory_bytes
+        self._outbox.say(NO_RUN, wire.WireRoom(count, memory_bytes, _free_bytes()))
 
 
 def _free_bytes() -> int:
@@ -437,7 +439,7 @@ LATER_SECONDS: Final = 0.01
 """How long what nobody acts on may be held back: printed text, tapes, and calls that the node serves itself."""
 
 
-class Outbox:
+class NodeOutbox:
     """Messages of a node.
 
     Args:
@@ -446,9 +448,9 @@ class Outbox:
 
     def __init__(self, on_due: Callable[[], None]) -> None:
         self._on_due = on_due
-        self._said: deque[tuple[int, bytes]] = deque()
-        self.said_bytes = 0
-        self._noted: dict[int, Records] = {}
+        self._parts: deque[tuple[int, bytes]] = deque()
+        self.waiting_bytes = 0
+        self._pending_records: dict[int, CallRecords] = {}
         """What is still to be said of calls, by the run: after all that was said of it, before all that will be."""
         self.messages = 0
         """How many there were so far."""
@@ -458,56 +460,56 @@ class Outbox:
 
     def say(self, key: int, message: FromNode, *, is_urgent: bool = True) -> None:
         """Of a run."""
-        if key in self._noted:
-            self._say_noted(key)
+        if key in self._pending_records:
+            self._flush_records(key)
         if not is_urgent:
             self._be_due_later()
         self._add(key, wire.part(message))
         if is_urgent:
             self._be_due()
 
-    def hold(self, key: int, records: Records) -> None:
+    def hold(self, key: int, records: CallRecords) -> None:
         """Something was noted there, and nobody acts on it."""
-        if key not in self._noted:
+        if key not in self._pending_records:
             self._be_due_later()
-            self._noted[key] = records
+            self._pending_records[key] = records
         if records.size_bytes > MOST_NOTED_BYTES:
-            self._say_noted(key)
+            self._flush_records(key)
 
-    def _say_noted(self, key: int) -> None:
-        for body in self._noted.pop(key).take():
+    def _flush_records(self, key: int) -> None:
+        for body in self._pending_records.pop(key).take():
             self._add(key, body)
 
     def _add(self, key: int, body: bytes) -> None:
-        self._said.append((key, body))
-        self.said_bytes += len(body)
-        if self.said_bytes > MOST_WAITING_BYTES:
+        self._parts.append((key, body))
+        self.waiting_bytes += len(body)
+        if self.waiting_bytes > MOST_WAITING_BYTES:
             self.has_room.clear()
 
     def _be_due_later(self) -> None:
         """Asked before there is something: whatever is the first takes the others along."""
-        if not self._said and not self._noted:
+        if not self._parts and not self._pending_records:
             asyncio.get_running_loop().call_later(LATER_SECONDS, self._be_due)
 
     def _be_due(self) -> None:
-        if (self._said or self._noted) and not self.is_due.is_set():
+        if (self._parts or self._pending_records) and not self.is_due.is_set():
             self.is_due.set()
             self._on_due()
 
     def next_message(self) -> bytes:
         """All that there is, or as much as fits in one."""
-        for key in tuple(self._noted):
-            self._say_noted(key)
+        for key in tuple(self._pending_records):
+            self._flush_records(key)
         parts: dict[int, list[bytes]] = {}
         size = 0
-        while self._said and size < MOST_AT_ONCE_BYTES:
-            key, body = self._said.popleft()
+        while self._parts and size < MOST_AT_ONCE_BYTES:
+            key, body = self._parts.popleft()
             parts.setdefault(key, []).append(body)
             size += len(body)
-        if not self._said:
+        if not self._parts:
             self.is_due.clear()
-        self.said_bytes -= size
-        if self.said_bytes <= MOST_WAITING_BYTES:
+        self.waiting_bytes -= size
+        if self.waiting_bytes <= MOST_WAITING_BYTES:
             self.has_room.set()
         number, self.messages = self.messages, self.messages + 1
         return wire.join(number, [(key, wire.merged(bodies)) for key, bodies in parts.items()])

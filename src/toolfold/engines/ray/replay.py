@@ -1,4 +1,4 @@
-"""What a program has done so far, so that it can be where it was on another node. Pure.
+"""History of one program, to replay it on another node when its own is lost. Pure.
 
 The runtime has heard all of it: a replay says it again, and what was heard is left out.
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 from typing import TYPE_CHECKING, Final
 
-from toolfold.engines.base import Called, Printed, Taped
+from toolfold.engines.base import Called, Printed, ReplayTape
 from toolfold.protocol.codec import encode
 
 if TYPE_CHECKING:
@@ -23,10 +23,10 @@ class Diverged(Exception):
     """The replay is not what was heard."""
 
 
-class Past:
+class RunHistory:
     """Of one program."""
 
-    def __init__(self, tape: Taped) -> None:
+    def __init__(self, tape: ReplayTape) -> None:
         self._wakes, self._clocks = list(tape.wakes), list(tape.clocks)
         self.replies: list[Reply] = []
         """In the order in which they were given."""
@@ -35,9 +35,9 @@ class Past:
         self._reply_bytes = 0
         self._calls: list[Call | bytes] = []
         """What each was: in short, or as it is where no tool here can change it; a replay is compared with that."""
-        self._heard = {"stdout": 0, "stderr": 0}
+        self._output_characters = {"stdout": 0, "stderr": 0}
         """Characters of each stream."""
-        self._again = {"stdout": 0, "stderr": 0}
+        self._replay_characters = {"stdout": 0, "stderr": 0}
         """Characters that a replay has to say before it says anything new."""
         self._calls_again = 0
         self._last_id = 0
@@ -47,9 +47,9 @@ class Past:
         """It cannot be replayed, and this is why."""
 
     @property
-    def tape(self) -> Taped:
+    def tape(self) -> ReplayTape:
         """All that is on tape so far."""
-        return Taped(tuple(self._wakes), tuple(self._clocks))
+        return ReplayTape(tuple(self._wakes), tuple(self._clocks))
 
     def answered(self, reply: Reply) -> None:
         """A reply on its way to the program."""
@@ -71,8 +71,8 @@ class Past:
 
     def begin_again(self) -> None:
         """The program begins anew, on another node."""
-        self._again = dict(self._heard)
-        self._calls = [one if isinstance(one, bytes) else _key(one) for one in self._calls]
+        self._replay_characters = dict(self._output_characters)
+        self._calls = [call if isinstance(call, bytes) else _key(call) for call in self._calls]
         self._calls_again = len(self._calls)
         self._last_id = 0
 
@@ -82,7 +82,7 @@ class Past:
         self._last_id += count
         return list(range(first, first + count))
 
-    def heard(self, event: Event) -> Event | None:
+    def observe(self, event: Event) -> Event | None:
         """The event, or what is new of it.
 
         Raises:
@@ -92,7 +92,7 @@ class Past:
             return self._called(event)
         if isinstance(event, Printed):
             return self._printed(event)
-        if isinstance(event, Taped):
+        if isinstance(event, ReplayTape):
             if event.is_spoilt:
                 self.why_not = "it used threads, or read the clock too often"
             self._wakes += event.wakes
@@ -107,7 +107,7 @@ class Past:
                 new.append(call)
         return Called(*new) if new else None
 
-    def heard_served(self, call: Call) -> bool:
+    def observe_served(self, call: Call) -> bool:
         """A call that a node has served; whether it was made for the first time.
 
         Raises:
@@ -126,9 +126,9 @@ class Past:
         return True
 
     def _printed(self, event: Printed) -> Printed | None:
-        again = min(self._again[event.stream], len(event.text))
-        self._again[event.stream] -= again
-        self._heard[event.stream] += len(event.text) - again
+        again = min(self._replay_characters[event.stream], len(event.text))
+        self._replay_characters[event.stream] -= again
+        self._output_characters[event.stream] += len(event.text) - again
         if not again:
             return event
         rest = event.text[again:]

@@ -1,4 +1,4 @@
-"""One program on a node, seen from the runtime; when its node is lost, it goes on on another.
+"""Run of one program on a node, seen from the runtime; it moves to another node when its own is lost.
 
 Rules:
 1. Not a part of a message is trusted: what no guest could have said means that the node is broken.
@@ -18,10 +18,10 @@ from typing import TYPE_CHECKING, Final, Literal
 import msgspec
 from msgspec import structs
 
-from toolfold.engines.base import Called, Died, Ended, Printed, Served, ServedCall, Taped, Waiting
+from toolfold.engines.base import Called, Died, Ended, Printed, ReplayTape, Served, ServedCall, Waiting
 from toolfold.engines.process.files import checked_names
 from toolfold.engines.ray import wire
-from toolfold.engines.ray.replay import Diverged, Past
+from toolfold.engines.ray.replay import Diverged, RunHistory
 from toolfold.errors import EngineUnavailable, UsageError
 from toolfold.models import Call, Reply, ReplyMeta
 from toolfold.protocol.codec import Violation
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from toolfold.engines.base import Event, Order
     from toolfold.engines.ray.engine import Fleet
-    from toolfold.engines.ray.link import Link
+    from toolfold.engines.ray.link import NodeLink
     from toolfold.engines.ray.wire import FromNode, WireAnswered, WireRecord, WireServed
     from toolfold.models import Limits, Problem, ToolSpec
 
@@ -57,8 +57,8 @@ class RayRun:
         self._order = order
         self._fleet = fleet
         self._seed = order.seed if order.seed is not None else secrets.randbits(63)
-        self._past = Past(order.tape or Taped())
-        self._link: Link | None = None
+        self._past = RunHistory(order.tape or ReplayTape())
+        self._link: NodeLink | None = None
         self._key = 0
         self._left_bytes = 0
         self._tries_left = _TRIES
@@ -68,7 +68,7 @@ class RayRun:
         self._state: Literal["running", "held", "over"] = "running"
         self._moving: asyncio.Task[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
-        self._own = OwnCalls(self._past, order.limits)
+        self._own = NodeServedCalls(self._past, order.limits)
 
     async def __aenter__(self) -> RayRun:
         self._start(await self._fleet.room(self._order.session))
@@ -109,7 +109,7 @@ class RayRun:
 
     # where it runs
 
-    def _start(self, link: Link) -> None:
+    def _start(self, link: NodeLink) -> None:
         order, past = self._order, self._past
         self._link, self._key = link, self._fleet.next_run(link)
         limits = order.limits
@@ -137,14 +137,14 @@ class RayRun:
             )
         )
         for reply in past.replies:
-            link.send(wire.Answer(self._key, reply))
+            link.send(wire.RunReply(self._key, reply))
 
     def _leave(self) -> None:
         """It is over; have the node end what it still has of the program."""
         link, self._link = self._link, None
         if link is not None:
             link.runs.pop(self._key, None)
-            link.send(wire.Act(self._key, "close"))
+            link.send(wire.RunCommand(self._key, "close"))
         self._state = "over"
         if self._timer is not None:
             self._timer.cancel()
@@ -194,8 +194,8 @@ class RayRun:
             self._left_bytes -= len(body)
             if self._left_bytes < 0:
                 raise Violation("more than a program may say")
-            for said in wire.read(body):
-                self._hear_one(said)
+            for message in wire.read(body):
+                self._handle_message(message)
                 if self._link is not link:
                     return  # it has ended, or goes on elsewhere
         except Violation as breach:
@@ -206,21 +206,21 @@ class RayRun:
         except Diverged as error:
             self._push(Died(f"a node was lost, and the program cannot be replayed: {error}"))
 
-    def _hear_one(self, said: FromNode) -> None:
-        if type(said) is wire.WireAnswered:
-            served = self._own.answered(said, self._order.tools)
+    def _handle_message(self, message: FromNode) -> None:
+        if type(message) is wire.WireAnswered:
+            served = self._own.answered(message, self._order.tools)
             if served is not None:
                 self._push(served)
             return
-        if type(said) is wire.WireServed:
-            self._push(self._own.served(said))
+        if type(message) is wire.WireServed:
+            self._push(self._own.served(message))
             return
-        event = self._event(said)
+        event = self._event(message)
         if event is not None:
-            event = self._past.heard(event)
+            event = self._past.observe(event)
         if isinstance(event, Called) and self._own.names:
             event = self._own.without(event)
-        if event is None or (isinstance(event, Taped) and self._order.tape is None):
+        if event is None or (isinstance(event, ReplayTape) and self._order.tape is None):
             return
         if self._stopping is not None and not isinstance(event, _HEARD_TO_THE_END):
             return
@@ -232,61 +232,61 @@ class RayRun:
             self._link = None
         self._push(event)
 
-    def _event(self, said: FromNode) -> Event | None:
-        match said:
+    def _event(self, message: FromNode) -> Event | None:
+        match message:
             case wire.WireCalled():
-                return self._called(said)
+                return self._called(message)
             case wire.WirePrinted():
-                return Printed(said.text, said.stream, said.cut_bytes, said.is_report)
+                return Printed(message.text, message.stream, message.cut_bytes, message.is_report)
             case wire.WireWaiting():
-                return Waiting(said.replies_seen)
+                return Waiting(message.replies_seen)
             case wire.WireTaped():
-                return Taped(said.wakes, said.clocks, said.is_spoilt)
+                return ReplayTape(message.wakes, message.clocks, message.is_spoilt)
             case wire.WireEnded():
-                return self._ended(said)
+                return self._ended(message)
             case wire.WireDied():
-                return self._died(said)
+                return self._died(message)
             case wire.WireFrozen():
                 if self._order.on_frozen is not None:
-                    self._order.on_frozen(said.held_bytes)
+                    self._order.on_frozen(message.held_bytes)
                 return None
             case _:
                 raise Violation("a part that is not a run's")
 
-    def _called(self, said: wire.WireCalled) -> Called:
+    def _called(self, message: wire.WireCalled) -> Called:
         tools = self._order.tools
-        if not said.calls or any(not 0 <= place < len(tools) for _, place, _, _ in said.calls):
+        if not message.calls or any(not 0 <= place < len(tools) for _, place, _, _ in message.calls):
             raise Violation("a call of no tool")
         calls = [
             Call(id=number, tool=tools[place].name, arguments=arguments, line=line)
-            for number, place, arguments, line in said.calls
+            for number, place, arguments, line in message.calls
         ]
         if [call.id for call in calls] != self._past.next_ids(len(calls)):
             raise Violation("calls out of order")
         return Called(*calls)
 
-    def _ended(self, said: wire.WireEnded) -> Ended:
+    def _ended(self, message: wire.WireEnded) -> Ended:
         limits = self._order.limits
         try:
-            checked_names(said.files)
+            checked_names(message.files)
         except UsageError:
             raise Violation("a file outside of the data folder") from None
-        if len(said.files) > limits.data_files or sum(file.size for file in said.files) > limits.data_bytes:
+        if len(message.files) > limits.data_files or sum(file.size for file in message.files) > limits.data_bytes:
             raise Violation("more files than there is room for")
         if self._order.session and self._link is not None:
-            self._fleet.note_session(self._order.session, self._link if said.keeps_session else None)
+            self._fleet.note_session(self._order.session, self._link if message.keeps_session else None)
         ended = Ended(
-            status=said.status, value=said.value, problem=said.problem, files=said.files,
-            deleted=said.deleted.intersection(file.name for file in self._order.files), notes=said.notes,
+            status=message.status, value=message.value, problem=message.problem, files=message.files,
+            deleted=message.deleted.intersection(file.name for file in self._order.files), notes=message.notes,
         )  # fmt: skip
         # A program that is stopped ends as whoever stopped it said.
         if self._stopping is not None and ended.status != self._stopping.status:
             raise Violation("an end that is not the one that was asked for")
         return ended
 
-    def _died(self, said: wire.WireDied) -> Event | None:
+    def _died(self, message: wire.WireDied) -> Event | None:
         """The guest broke on a sound node: as in the process engine, unless nothing of the program had run."""
-        if said.is_unbegun and self._stopping is None and not self._order.session:
+        if message.is_unbegun and self._stopping is None and not self._order.session:
             link, self._link = self._link, None
             if link is not None:
                 link.runs.pop(self._key, None)
@@ -294,7 +294,7 @@ class RayRun:
                 self._past.lost_node = link.facts.address
             self._move()
             return None
-        return self._stopping or Died(said.detail)
+        return self._stopping or Died(message.detail)
 
     # to the node
 
@@ -308,7 +308,7 @@ class RayRun:
             )  # it is for people here, and names folders of this host
         self._past.answered(reply)
         if self._link is not None:
-            self._link.send(wire.Answer(self._key, reply))
+            self._link.send(wire.RunReply(self._key, reply))
 
     def hold(self) -> None:
         """The execution pauses: the program's timers stand still until `release`."""
@@ -334,7 +334,7 @@ class RayRun:
 
     def _act(self, verb: Literal["hold", "release", "output"], seconds: float = 0.0) -> None:
         if self._link is not None:
-            self._link.send(wire.Act(self._key, verb, seconds))
+            self._link.send(wire.RunCommand(self._key, verb, seconds))
 
     def stop(self, status: Literal["timeout", "cancelled", "limit"], problem: Problem | None = None) -> None:
         """End the program now; the last event then is an `Ended` with this status."""
@@ -361,7 +361,7 @@ _MOST_ERROR_CHARACTERS: Final = 10_000
 _BREAKER: Final = ("", "opened", "closed", "open")
 
 
-class OwnCalls:
+class NodeServedCalls:
     """Those that have no reply yet, and what becomes of them.
 
     Args:
@@ -369,7 +369,7 @@ class OwnCalls:
         limits: Of the program.
     """
 
-    def __init__(self, past: Past, limits: Limits) -> None:
+    def __init__(self, past: RunHistory, limits: Limits) -> None:
         self.names: frozenset[str] = frozenset()
         """Of the tools that the node may call."""
         self._past = past
@@ -386,7 +386,7 @@ class OwnCalls:
                 rest.append(call)
         return Called(*rest) if rest else None
 
-    def answered(self, said: WireAnswered, tools: Sequence[ToolSpec]) -> Served | None:
+    def answered(self, message: WireAnswered, tools: Sequence[ToolSpec]) -> Served | None:
         """Calls that were made and answered since the last ones; `None` if there was only a tape.
 
         Raises:
@@ -395,8 +395,8 @@ class OwnCalls:
         """
         if not self.names:
             raise Violation("a reply to no call of its own")
-        past, records = self._past, said.records
-        past.heard(Taped(tuple(said.wakes), tuple(said.clocks), said.is_spoilt))
+        past, records = self._past, message.records
+        past.observe(ReplayTape(tuple(message.wakes), tuple(message.clocks), message.is_spoilt))
         if [record.call_id for record in records] != past.next_ids(len(records)):
             raise Violation("calls out of order")
         served = []
@@ -406,45 +406,45 @@ class OwnCalls:
                 raise Violation("a reply to no call of its own")
             call = Call(id=record.call_id, tool=name, arguments=record.arguments, line=record.line)
             # One that was in flight on a lost node was told of before.
-            if not past.heard_served(call) and self._open.pop(call.id, None) is None:
+            if not past.observe_served(call) and self._open.pop(call.id, None) is None:
                 raise Violation("a reply to no call of its own")
             served.append(ServedCall(call, self._reply(record), record.seconds))
         return Served(served) if served else None
 
-    def served(self, said: WireServed) -> Served:
+    def served(self, message: WireServed) -> Served:
         """A reply that the program has.
 
         Raises:
             Violation: It is a reply to no call of these, or none that a router gives.
         """
-        call = self._open.pop(said.call_id, None)
+        call = self._open.pop(message.call_id, None)
         if call is None:
             raise Violation("a reply to no call of its own")
-        return Served((ServedCall(call, self._reply(said), said.seconds),))
+        return Served((ServedCall(call, self._reply(message), message.seconds),))
 
-    def _reply(self, said: WireServed | WireRecord) -> Reply:
-        past, size, error = self._past, said.size_bytes, said.error
-        if not 0 <= said.place <= len(past.replies) and not past.why_not:
+    def _reply(self, record: WireServed | WireRecord) -> Reply:
+        past, size, error = self._past, record.size_bytes, record.error
+        if not 0 <= record.place <= len(past.replies) and not past.why_not:
             raise Violation("a reply out of order")
         is_small = 0 <= size <= self._limits.reply_bytes and (error is None or len(error) <= _MOST_ERROR_CHARACTERS)
-        if said.traceback and (error is None or len(said.traceback) > _MOST_ERROR_CHARACTERS):
+        if record.traceback and (error is None or len(record.traceback) > _MOST_ERROR_CHARACTERS):
             raise Violation("a traceback that no router gives")
-        if not is_small or not 0 <= said.seconds < math.inf or said.attempts < 0 or said.breaker not in _BREAKER:
+        if not is_small or not 0 <= record.seconds < math.inf or record.attempts < 0 or record.breaker not in _BREAKER:
             raise Violation("a reply that no router gives")
         meta = None
-        if said.attempts != 1 or said.breaker:
-            meta = ReplyMeta(attempts=said.attempts, breaker=said.breaker)
+        if record.attempts != 1 or record.breaker:
+            meta = ReplyMeta(attempts=record.attempts, breaker=record.breaker)
         # A router measures values only; of an error, the record has the size of its text.
         measured = size if error is None else None
-        reply = Reply(call_id=said.call_id, value=said.value, error=error, size_bytes=measured, meta=meta)
-        past.served(said.place, reply, size)
+        reply = Reply(call_id=record.call_id, value=record.value, error=error, size_bytes=measured, meta=meta)
+        past.served(record.place, reply, size)
         # Not for the past: it is for people here, and another node that the program moves to has no use for it.
-        return structs.replace(reply, traceback=said.traceback) if said.traceback else reply
+        return structs.replace(reply, traceback=record.traceback) if record.traceback else reply
 
     def unanswered(self) -> Served | None:
         """Those that the program did not wait for: they may have run. `None` if there are none."""
-        left, self._open = self._open, {}
-        if not left:
+        open_calls, self._open = self._open, {}
+        if not open_calls:
             return None
         error = "the program ended before the reply"
-        return Served([ServedCall(call, Reply(call_id=call.id, error=error), 0.0) for call in left.values()])
+        return Served([ServedCall(call, Reply(call_id=call.id, error=error), 0.0) for call in open_calls.values()])

@@ -1,4 +1,4 @@
-"""What the runtime and a node say to each other, as bytes. Pure: no Ray, no event loop.
+"""Wire messages between the runtime and a node, as bytes. Pure: no Ray, no event loop.
 
 Rules:
 1. A message is a list of parts, each with all that is said of one run, so that one broken part breaks one run.
@@ -13,7 +13,7 @@ from typing import Any, Final, Literal, TypeAlias
 
 import msgspec
 
-from toolfold.engines.base import Taped
+from toolfold.engines.base import ReplayTape
 from toolfold.models import File, LibrarySet, Limits, Media, Problem, Program, Reply, Status, ToolSpec
 from toolfold.protocol.codec import MAX_DEPTH, Violation, decoder, encode
 
@@ -49,14 +49,14 @@ class Open(msgspec.Struct, array_like=True, tag=1):
     """Calls of the node's own tools whose replies are among those that follow: it was on another node before."""
 
 
-class Answer(msgspec.Struct, array_like=True, tag=2):
+class RunReply(msgspec.Struct, array_like=True, tag=2):
     """A reply for a program."""
 
     run: int
     reply: Reply
 
 
-class Act(msgspec.Struct, array_like=True, tag=3):
+class RunCommand(msgspec.Struct, array_like=True, tag=3):
     """One of the short verbs of a run."""
 
     run: int
@@ -91,7 +91,7 @@ class Forget(msgspec.Struct, array_like=True, tag=7):
     number: int
 
 
-ToNode: TypeAlias = Grant | Open | Answer | Act | Stop | EndSession | Preload | Forget
+ToNode: TypeAlias = Grant | Open | RunReply | RunCommand | Stop | EndSession | Preload | Forget
 _to_node: Final = decoder(list[ToNode])
 
 
@@ -265,7 +265,7 @@ def merged(parts: list[bytes]) -> bytes:
     if len(parts) == 1:
         return parts[0]
     # Each is a list of one, whose head takes a byte; in their place comes the head of a longer list.
-    return b"\xdd" + len(parts).to_bytes(4) + b"".join([memoryview(one)[1:] for one in parts])
+    return b"\xdd" + len(parts).to_bytes(4) + b"".join([memoryview(body)[1:] for body in parts])
 
 
 def join(number: int, parts: list[tuple[int, bytes]]) -> bytes:
@@ -294,20 +294,20 @@ def read(body: bytes) -> list[FromNode]:
         Violation: No node of ours says that.
     """
     try:
-        said = _part.decode(body)
+        messages = _part.decode(body)
     except _UNREADABLE as error:
         raise Violation(f"a part that cannot be read: {error}") from None
-    for one in said:
-        if type(one) is WireAnswered:
-            for record in one.records:
+    for message in messages:
+        if type(message) is WireAnswered:
+            for record in message.records:
                 _check(record.arguments, 0)
                 _check(record.value, 0)
-        elif isinstance(one, WireCalled):
-            for _, _, arguments, _ in one.calls:
+        elif isinstance(message, WireCalled):
+            for _, _, arguments, _ in message.calls:
                 _check(arguments, 0)
-        elif isinstance(one, _WITH_VALUE):
-            _check(one.value, 0)
-    return said
+        elif isinstance(message, _WITH_VALUE):
+            _check(message.value, 0)
+    return messages
 
 
 def _check(value: object, depth: int) -> None:
@@ -334,7 +334,7 @@ def _check(value: object, depth: int) -> None:
         raise Violation(f"a value of type {kind.__name__!r}")
 
 
-def tape_of(message: Open) -> Taped | None:
+def tape_of(message: Open) -> ReplayTape | None:
     """The tape that a program is started with."""
     # `Taped.clocks` says float; a clock in nanoseconds is an int, and must stay one.
-    return None if message.wakes is None else Taped(message.wakes, message.clocks)
+    return None if message.wakes is None else ReplayTape(message.wakes, message.clocks)

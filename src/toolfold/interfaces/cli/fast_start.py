@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from toolfold.config.find import find_config
-from toolfold.engines.single import Single
+from toolfold.engines.single import SingleUseServer
 from toolfold.errors import ToolfoldError
 from toolfold.interfaces.cli.inputs import RunOptions, limits_for, read_program
 
@@ -23,7 +23,7 @@ _VALUES: Final = {"--tools": "tools", "--api": "apis", "--file": "files"}
 _ONE_VALUE: Final = {"-c": "code", "--ledger": "ledger", "--out": "out"}
 _FLAGS: Final = {"--json": "as_json", "-v": "is_verbose", "--verbose": "is_verbose"}
 _PATHS: Final = ("files", "out")
-_begun: Final[list[Single]] = []
+_begun: Final[list[SingleUseServer]] = []
 
 
 def plain_options(arguments: Sequence[str]) -> RunOptions | None:
@@ -64,10 +64,10 @@ def begin(options: RunOptions) -> None:
         limits = limits_for(None, as_json=options.as_json)
         text = options.code if options.code is not None else read_program(options.program, limits)
         if find_config() is None:
-            _begun.append(Single.launch(text, limits, isolation="namespace"))
+            _begun.append(SingleUseServer.launch(text, limits, isolation="namespace"))
 
 
-def launched(text: str, limits: Limits, *, isolation: str, sets: Sequence[InstalledSet] = ()) -> Single:
+def launched(text: str, limits: Limits, *, isolation: str, sets: Sequence[InstalledSet] = ()) -> SingleUseServer:
     """The sandbox for this program, on its way.
 
     Raises:
@@ -78,4 +78,4 @@ def launched(text: str, limits: Limits, *, isolation: str, sets: Sequence[Instal
         if begun.fits(text, limits, isolation=isolation, sets=sets):
             return begun
         begun.give_up()
-    return Single.launch(text, limits, isolation=isolation, sets=sets)
+    return SingleUseServer.launch(text, limits, isolation=isolation, sets=sets)

@@ -21,7 +21,7 @@ from toolfold.models import CallRecord, File, Limits, Outcome
 
 if TYPE_CHECKING:
     from toolfold.config import Config
-    from toolfold.engines.single import Single
+    from toolfold.engines.single import SingleUseServer
     from toolfold.ledger.base import Ledger
     from toolfold.runtime import Runtime
 
@@ -113,7 +113,7 @@ def _sandbox_ahead(order: _Order, *, is_wanted: bool) -> Iterator[None]:
 
 
 # Any: each argument of the runtime has its own type.
-def _launched_ahead(chosen: dict[str, Any], text: str, limits: Limits) -> Single | None:
+def _launched_ahead(chosen: dict[str, Any], text: str, limits: Limits) -> SingleUseServer | None:
     """The sandbox, built while the rest is loaded, where it is the process engine without the host's libraries."""
     options = chosen["engine_options"]
     if chosen["engine"] != "process" or sys.platform != "linux":
