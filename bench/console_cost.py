@@ -33,7 +33,7 @@ from bench.cases import CASES, Case
 from bench.measure import PAUSE_SECONDS
 from bench.tools import TOOLS
 from toolfold.execution.execution import ExecutionRecord
-from toolfold.ledger.sqlite.changes import Changes
+from toolfold.ledger.sqlite.changes import SqliteChanges
 from toolfold.ledger.sqlite.store import SqliteLedger
 
 RUNS = {"empty": 12, "sequential": 1}
@@ -54,9 +54,9 @@ class Stream:
 
     def __init__(self) -> None:
         self.is_on = True
-        now, tell = Changes.now, ExecutionRecord.tell
+        now, tell = SqliteChanges.now, ExecutionRecord.tell
 
-        def timed(changes: Changes) -> float:
+        def timed(changes: SqliteChanges) -> float:
             return now(changes) if self.is_on else time.time()
 
         # Any: as in the record.
@@ -65,7 +65,7 @@ class Stream:
                 tell(record, *args, **facts)
 
         # Two of our own methods, in a process that does nothing but measure.
-        Changes.now = timed  # type: ignore[method-assign,assignment]
+        SqliteChanges.now = timed  # type: ignore[method-assign,assignment]
         ExecutionRecord.tell = told  # type: ignore[method-assign,assignment]
 
 

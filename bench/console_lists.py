@@ -15,7 +15,7 @@ from pathlib import Path
 from tests.interfaces.console.served import served
 from tests.ledger.redis_server import running_server
 from toolfold import Runtime
-from toolfold.ledger.base import Filter, Ledger, Retention, StartRecord
+from toolfold.ledger.base import ExecutionFilter, Ledger, Retention, StartRecord
 from toolfold.ledger.redis.store import RedisLedger
 from toolfold.ledger.sqlite.store import SqliteLedger
 from toolfold.models import CallRecord, ContextSaved, Limits, Outcome, Program, Status
@@ -23,19 +23,19 @@ from toolfold.models import CallRecord, ContextSaved, Limits, Outcome, Program, 
 SAMPLES = 60
 AT_MOST_MS = 50
 FILTERS = {
-    "nothing": Filter(),
-    "state": Filter(state="running"),
-    "status": Filter(status="failed"),
-    "door": Filter(door="mcp"),
-    "tool": Filter(tool="tool7"),
-    "rare tool": Filter(tool="rare"),
-    "tenant": Filter(tenant="t3"),
-    "session": Filter(session="s9"),
-    "time": Filter(since=1_050_000.0, until=1_060_000.0),
-    "text": Filter(text="needle"),
-    "common text": Filter(text="print"),
-    "text and status": Filter(text="needle", status="failed"),
-    "status and tool": Filter(status="failed", tool="tool7"),
+    "nothing": ExecutionFilter(),
+    "state": ExecutionFilter(state="running"),
+    "status": ExecutionFilter(status="failed"),
+    "door": ExecutionFilter(door="mcp"),
+    "tool": ExecutionFilter(tool="tool7"),
+    "rare tool": ExecutionFilter(tool="rare"),
+    "tenant": ExecutionFilter(tenant="t3"),
+    "session": ExecutionFilter(session="s9"),
+    "time": ExecutionFilter(since=1_050_000.0, until=1_060_000.0),
+    "text": ExecutionFilter(text="needle"),
+    "common text": ExecutionFilter(text="print"),
+    "text and status": ExecutionFilter(text="needle", status="failed"),
+    "status and tool": ExecutionFilter(status="failed", tool="tool7"),
 }
 _KEPT = Retention(executions=10_000_000, age_seconds=float("inf"))
 

@@ -19,7 +19,7 @@ from bench import record
 from bench.cases import CASES
 from bench.measure import one_run
 from bench.tools import TOOLS
-from toolfold.ledger.base import Entry, Given, Ledger, Made, StartRecord
+from toolfold.ledger.base import CallEntry, Entry, Ledger, ReplyEntry, StartRecord
 from toolfold.ledger.memory import MemoryLedger
 from toolfold.ledger.sqlite.store import SqliteLedger
 from toolfold.models import Call, CallRecord, Limits, Outcome, Program, Reply, ToolSpec
@@ -79,7 +79,7 @@ async def million(folder: Path, calls: int) -> dict[str, Any]:
     began = time.perf_counter()
     ledger = SqliteLedger(path)
     entries = list(_entries())
-    records = tuple(entry.record for entry in entries if isinstance(entry, Given))
+    records = tuple(entry.record for entry in entries if isinstance(entry, ReplyEntry))
     tools = (ToolSpec(name="price", python_name="price"),)
     for number in range(count):
         name = f"{number:016x}"
@@ -119,8 +119,8 @@ def _entries() -> Iterable[Entry]:
     for call_id in range(1, CALLS_PER_EXECUTION + 1):
         arguments = {"ticker": f"T{call_id}", "quarter": call_id % 4}
         value = {"rows": [{"id": call_id, "amount": call_id * 1.5, "text": "some text"}]}
-        yield Made(Call(id=call_id, tool="price", arguments=arguments))
-        yield Given(
+        yield CallEntry(Call(id=call_id, tool="price", arguments=arguments))
+        yield ReplyEntry(
             Reply(call_id=call_id, value=value), CallRecord(id=call_id, name="price", arguments=arguments, seconds=0.01)
         )
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from toolfold import Outcome, Paused, Runtime, ToolSpec, tool
-from toolfold.ledger.base import Given
+from toolfold.ledger.base import ReplyEntry
 from toolfold.ledger.memory import MemoryLedger
 from toolfold.models import Reply
 from toolfold.tools.policy import Policy
@@ -139,7 +139,7 @@ async def test_a_replay_times_out_where_the_program_did_and_the_late_reply_is_on
     assert isinstance(end, Outcome)
     assert end.stdout == "too late two\n"
     assert history is not None
-    given = [entry.reply.value for entry in history.entries if isinstance(entry, Given)]
+    given = [entry.reply.value for entry in history.entries if isinstance(entry, ReplyEntry)]
     assert given == ["one", "two"]
 
 

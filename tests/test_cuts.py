@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from toolfold import Paused, Reply, Runtime, ToolSpec, UsageError
-from toolfold.ledger.base import Given, Ledger
+from toolfold.ledger.base import Ledger, ReplyEntry
 from toolfold.ledger.memory import MemoryLedger
 from toolfold.ledger.sqlite.store import SqliteLedger
 from toolfold.models import Outcome
@@ -37,7 +37,7 @@ async def cut(runtime: Runtime, execution_id: str, turns: int, call_id: int) -> 
 async def replied(ledger: Ledger, execution_id: str) -> list[int]:
     history = await ledger.load(execution_id)
     assert history is not None
-    return [entry.reply.call_id for entry in history.entries if isinstance(entry, Given)]
+    return [entry.reply.call_id for entry in history.entries if isinstance(entry, ReplyEntry)]
 
 
 @pytest.mark.long

@@ -17,7 +17,7 @@ from tests.ledger.redis_server import RedisServer, given_redis_server, given_sha
 from tests.test_kill import PLAIN, UNINTERRUPTED
 from toolfold import File, Media, Outcome, Paused, Reply, Runtime, UsageError, tool
 from toolfold.errors import SealBroken
-from toolfold.ledger.base import Parked, Tape
+from toolfold.ledger.base import PauseEntry, TapeEntry
 from toolfold.ledger.encryption import Seal
 from toolfold.ledger.memory import MemoryLedger
 from toolfold.ledger.redis.store import RedisLedger
@@ -300,7 +300,7 @@ async def test_a_program_that_cannot_be_replayed_is_resumed_from_its_snapshot_al
     async def spoilt(ledger: MemoryLedger) -> str:
         def spoil() -> None:
             (execution_id,) = ledger._executions
-            ledger.note(execution_id, Tape(is_spoilt=True))
+            ledger.note(execution_id, TapeEntry(is_spoilt=True))
 
         hosts.ledger, hosts.on_save = ledger, spoil
         async with hosts.runtime() as runtime:
@@ -455,7 +455,7 @@ async def test_a_snapshot_goes_on_from_every_store(kind: str, tmp_path: Path, re
     hosts = Hosts(ledger=first)
 
     def spoil() -> None:
-        first.note("twenty", Tape(is_spoilt=True))
+        first.note("twenty", TapeEntry(is_spoilt=True))
 
     hosts.on_save = spoil
     async with hosts.runtime() as runtime:
@@ -515,6 +515,6 @@ async def test_a_snapshot_is_marked_in_the_record() -> None:
 
     history = await hosts.ledger.load(outcome.execution_id)
     assert history is not None
-    parked = [entry.round for entry in history.entries if isinstance(entry, Parked)]
+    parked = [entry.round for entry in history.entries if isinstance(entry, PauseEntry)]
     assert parked == list(range(1, len(hosts.asked) + 1))
     assert await hosts.ledger.snapshot(outcome.execution_id) is None

@@ -8,7 +8,7 @@ import pytest
 from toolfold import Outcome, Paused, Runtime, tool
 from toolfold.errors import UsageError
 from toolfold.events import ApprovalAsked, ApprovalDecided, RuntimeEvent
-from toolfold.ledger.base import Decided, Ledger
+from toolfold.ledger.base import DecisionEntry, Ledger
 from toolfold.ledger.memory import MemoryLedger
 from toolfold.models import Call, ToolSpec
 from toolfold.tools.policy import Policy
@@ -46,10 +46,10 @@ class Table:
         return Runtime([write, drop], ledger=ledger or MemoryLedger(), **options)
 
 
-async def decided(runtime: Runtime, execution_id: str) -> list[Decided]:
+async def decided(runtime: Runtime, execution_id: str) -> list[DecisionEntry]:
     history = await runtime._ledger.load(execution_id)
     assert history is not None
-    return [entry for entry in history.entries if isinstance(entry, Decided)]
+    return [entry for entry in history.entries if isinstance(entry, DecisionEntry)]
 
 
 async def test_one_yes_for_a_loop_of_fifty_writes_is_asked_once_and_is_the_right_of_each() -> None:
@@ -61,7 +61,7 @@ async def test_one_yes_for_a_loop_of_fifty_writes_is_asked_once_and_is_the_right
     assert (outcome.status, table.rows) == ("finished", list(range(50)))
     assert [call.id for call in table.asked] == [1]
     assert rights == [
-        Decided(n, approved=True, by="ann", covers="tool", under=0 if n == 1 else 1) for n in range(1, 51)
+        DecisionEntry(n, approved=True, by="ann", covers="tool", under=0 if n == 1 else 1) for n in range(1, 51)
     ]
     asked = [event for event in table.told if isinstance(event, ApprovalAsked)]
     told = [event for event in table.told if isinstance(event, ApprovalDecided)]

@@ -190,11 +190,11 @@ class ExecutionControl:
     async def abandon(self, execution_id: str) -> None:
         """End the guest of an execution that another process goes on with; nothing of it is written from here."""
         await self._live.release(execution_id)
-        self._live.fail(execution_id, base.fenced(execution_id))
+        self._live.fail(execution_id, base.fenced_error(execution_id))
 
     def suspend(self, execution_id: str) -> None:
         """End the guest of an execution that runs and leave its record open: the host stops, and `resume` goes on."""
-        self._live.fail(execution_id, base.suspended(execution_id))
+        self._live.fail(execution_id, base.suspended_error(execution_id))
 
     async def recorded(self, execution_id: str) -> RecordedExecution | None:
         """What is on record of an execution, whichever process holds it; `None` if nothing is."""
@@ -478,7 +478,7 @@ class Runtime(ExecutionControl):
             durable = durable or (self._ledger.is_lasting and not keep_names)
         # The ledger would refuse it too, but with the first one pushed out.
         if self._live.get(execution_id) is not None:
-            raise base.twice(execution_id)
+            raise base.duplicate_error(execution_id)
         wish = RunRequest(
             outside=tools, hidden=hidden, files=files, limits=limits or self._limits, on_call=on_call,
             session=self._session(session, keep_names), can_pause=bool(tools) or self._planner.asks_outside,

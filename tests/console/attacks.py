@@ -15,7 +15,7 @@ from playwright.sync_api import Page, expect
 
 from tests.console.browsing import NASTY, REBOUND, given_browser, given_own, given_page  # noqa: F401
 from tests.console.rig import Rig
-from toolfold.ledger.base import Given, Made, Moment, StartRecord
+from toolfold.ledger.base import CallEntry, Moment, ReplyEntry, StartRecord
 from toolfold.ledger.sqlite.store import SqliteLedger
 from toolfold.models import Call, CallRecord, ContextSaved, File, Limits, Outcome, Problem, Program, Reply, ToolSpec
 
@@ -128,9 +128,9 @@ async def _write_nasty(own: Rig) -> None:
             CallRecord(id=1, name=NASTY, arguments=arguments, line=2, seconds=0.1),
             CallRecord(id=2, name=NASTY, arguments=arguments, line=2, error=NASTY, used_arguments=arguments),
         ]
-        ledger.note(name, Made(Call(id=1, tool=NASTY, arguments=arguments, line=2)))
-        ledger.note(name, Given(Reply(call_id=1, value=[arguments, {NASTY: picture["name"]}]), records[0]))
-        ledger.note(name, Given(Reply(call_id=2, error=NASTY), records[1]))
+        ledger.note(name, CallEntry(Call(id=1, tool=NASTY, arguments=arguments, line=2)))
+        ledger.note(name, ReplyEntry(Reply(call_id=1, value=[arguments, {NASTY: picture["name"]}]), records[0]))
+        ledger.note(name, ReplyEntry(Reply(call_id=2, error=NASTY), records[1]))
         ledger.note(name, Moment(kind="printed", at=0.1, text=NASTY, facts={"stream": NASTY}))
         problem = Problem(kind="exception", message=NASTY, line=2)
         await ledger.finish(

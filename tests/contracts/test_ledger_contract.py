@@ -19,7 +19,18 @@ from tests.ledger.made_up import begun, given, made, outcome, pairs
 from tests.ledger.redis_server import RedisServer, given_redis_server, given_shared_server  # noqa: F401
 from toolfold import File, Media, Runtime, UsageError, openai_tool
 from toolfold.errors import Fenced, LedgerFailed, LedgerFull
-from toolfold.ledger.base import Change, Filter, History, Made, Moment, Parked, Retention, Sealed, Summary, Tape
+from toolfold.ledger.base import (
+    CallEntry,
+    ExecutionFilter,
+    ExecutionHistory,
+    ExecutionSummary,
+    LedgerChange,
+    Moment,
+    PauseEntry,
+    Retention,
+    SealedSnapshot,
+    TapeEntry,
+)
 from toolfold.ledger.memory import MemoryLedger
 from toolfold.ledger.redis.store import RedisLedger
 from toolfold.ledger.sqlite.store import SqliteLedger
@@ -66,7 +77,7 @@ def ledger(new_ledger: Open) -> AnyLedger:
 async def test_an_execution_is_read_back_as_it_was_written(ledger: AnyLedger) -> None:
     began = begun("a", files=(File(name="in.csv", data=b"1"),), outside=("ask",), seed=7, tenant="t", session="s")
     noted = [
-        Tape(wakes=(1, 0), clocks=(1.5, 1_700_000_000_000_000_001)),
+        TapeEntry(wakes=(1, 0), clocks=(1.5, 1_700_000_000_000_000_001)),
         made(1, ticker="ACME"),
         made(2, ticker="INIT"),
         given(2, [Media(kind="image", mime="image/png", data=b"x"), {"a": b"\xff"}, 2**70], ticker="INIT"),
@@ -80,7 +91,7 @@ async def test_an_execution_is_read_back_as_it_was_written(ledger: AnyLedger) ->
     ledger.note("a", *noted[2:])
     await ledger.finish("a", ended)
 
-    assert await ledger.load("a") == History(
+    assert await ledger.load("a") == ExecutionHistory(
         start_record=began, entries=tuple(noted), state="ended", epoch=0, outcome=ended
     )
 
@@ -112,7 +123,7 @@ async def test_a_value_that_a_tool_changes_later_is_kept_as_it_was(ledger: AnyLe
     rows = [1, 2]
     arguments = {"rows": rows}
     ledger.begin(begun("a"))
-    ledger.note("a", Made(Call(id=1, tool="price", arguments=arguments)), given(1, rows))
+    ledger.note("a", CallEntry(Call(id=1, tool="price", arguments=arguments)), given(1, rows))
 
     rows.append(3)
     arguments["more"] = []
@@ -139,7 +150,7 @@ async def test_the_listing_is_newest_first_and_pages_by_time(ledger: AnyLedger) 
         ("running", "", 0.0, 3),
         ("running", "", 0.0, 0),
     ]
-    assert (await ledger.list())[-1] == Summary(
+    assert (await ledger.list())[-1] == ExecutionSummary(
         execution_id="e0",
         state="running",
         status="",
@@ -169,8 +180,10 @@ async def test_a_pause_and_its_replies_are_states_of_the_record(ledger: AnyLedge
     await ledger.accept("a", [given(1, "yes")])
     going_on = await ledger.load("a")
 
-    assert paused == History(start_record=begun("a"), entries=(made(1),), state="paused", epoch=0)
-    assert going_on == History(start_record=begun("a"), entries=(made(1), given(1, "yes")), state="running", epoch=0)
+    assert paused == ExecutionHistory(start_record=begun("a"), entries=(made(1),), state="paused", epoch=0)
+    assert going_on == ExecutionHistory(
+        start_record=begun("a"), entries=(made(1), given(1, "yes")), state="running", epoch=0
+    )
 
 
 async def test_the_latest_snapshot_is_kept_with_its_entry_until_the_end(ledger: AnyLedger) -> None:
@@ -179,7 +192,7 @@ async def test_the_latest_snapshot_is_kept_with_its_entry_until_the_end(ledger: 
     ledger.note("a", made(1))
     seen = [await ledger.snapshot("a")]
     for number in (1, 2):
-        await ledger.park("a", snapshot=Sealed(number, b"round %d" % number))
+        await ledger.park("a", snapshot=SealedSnapshot(number, b"round %d" % number))
         seen.append(await ledger.snapshot("a"))
         await ledger.accept("a", [given(number)])
     await ledger.park("a")
@@ -190,33 +203,33 @@ async def test_the_latest_snapshot_is_kept_with_its_entry_until_the_end(ledger: 
 
     assert seen == [None, b"round 1", b"round 2", b"round 2"]
     assert paused is not None
-    assert paused.entries == (made(1), Parked(1), given(1), Parked(2), given(2))
+    assert paused.entries == (made(1), PauseEntry(1), given(1), PauseEntry(2), given(2))
     assert [await ledger.snapshot(name) for name in ("a", "b", "c")] == [None, None, None]
 
 
 async def test_a_fenced_snapshot_replaces_nothing(ledger: AnyLedger) -> None:
     ledger.begin(begun("a"))
-    await ledger.park("a", snapshot=Sealed(1, b"first"))
+    await ledger.park("a", snapshot=SealedSnapshot(1, b"first"))
     await ledger.takeover("a")
 
     with pytest.raises(Fenced):
-        await ledger.park("a", snapshot=Sealed(2, b"late"))
+        await ledger.park("a", snapshot=SealedSnapshot(2, b"late"))
 
     history = await ledger.load("a")
     assert history is not None
-    assert (await ledger.snapshot("a"), history.entries) == (b"first", (Parked(1),))
+    assert (await ledger.snapshot("a"), history.entries) == (b"first", (PauseEntry(1),))
 
 
 async def test_a_snapshot_that_does_not_fit_is_left_out_and_the_pause_is_kept(new_ledger: Open) -> None:
     ledger = new_ledger(max_execution_bytes=5_000)
     ledger.begin(begun("a"))
-    await ledger.park("a", snapshot=Sealed(1, b"x" * 100))
+    await ledger.park("a", snapshot=SealedSnapshot(1, b"x" * 100))
     await ledger.accept("a", [given(1)])
-    await ledger.park("a", snapshot=Sealed(2, b"x" * 6_000))
+    await ledger.park("a", snapshot=SealedSnapshot(2, b"x" * 6_000))
 
     history = await ledger.load("a")
     assert history is not None
-    assert (history.state, history.entries) == ("paused", (Parked(1), given(1)))
+    assert (history.state, history.entries) == ("paused", (PauseEntry(1), given(1)))
     assert await ledger.snapshot("a") == b"x" * 100
 
 
@@ -246,7 +259,9 @@ async def test_whoever_takes_over_fences_everyone_before(ledger: AnyLedger) -> N
             await ledger.park("a", epoch=epoch)
         with pytest.raises(Fenced):
             await note_and_flush(ledger, epoch)
-    assert await ledger.load("a") == History(start_record=begun("a"), entries=(made(1),), state="paused", epoch=2)
+    assert await ledger.load("a") == ExecutionHistory(
+        start_record=begun("a"), entries=(made(1),), state="paused", epoch=2
+    )
 
     await ledger.accept("a", [given(1, "late")], epoch=2)
     ledger.note("a", made(2), epoch=2)
@@ -266,7 +281,7 @@ async def test_what_was_secured_is_on_record_in_its_order(ledger: AnyLedger) -> 
 
     history = await ledger.load("a")
 
-    assert history == History(start_record=begun("a"), entries=tuple(pairs(3)), state="running", epoch=0)
+    assert history == ExecutionHistory(start_record=begun("a"), entries=tuple(pairs(3)), state="running", epoch=0)
 
 
 async def test_nobody_secures_a_call_of_an_execution_that_was_taken_over(ledger: AnyLedger) -> None:
@@ -277,7 +292,9 @@ async def test_nobody_secures_a_call_of_an_execution_that_was_taken_over(ledger:
     with pytest.raises(Fenced):
         await safe(ledger.secure("a", made(2)))
 
-    assert await ledger.load("a") == History(start_record=begun("a"), entries=(made(1),), state="running", epoch=1)
+    assert await ledger.load("a") == ExecutionHistory(
+        start_record=begun("a"), entries=(made(1),), state="running", epoch=1
+    )
 
 
 async def safe(waits: Awaitable[None] | None) -> None:
@@ -295,7 +312,7 @@ async def test_a_fenced_outcome_is_refused_and_changes_nothing(ledger: AnyLedger
     with pytest.raises(Fenced):
         await ledger.finish("a", outcome("a"))
 
-    assert await ledger.load("a") == History(start_record=begun("a"), state="paused", epoch=1)
+    assert await ledger.load("a") == ExecutionHistory(start_record=begun("a"), state="paused", epoch=1)
 
 
 async def test_writes_to_nothing_to_the_ended_and_to_the_same_id_are_refused(ledger: AnyLedger) -> None:
@@ -336,9 +353,9 @@ async def test_an_execution_that_is_too_large_keeps_its_start_and_cannot_be_park
     await ledger.finish("a", ended)
     await ledger.park("b")
 
-    assert await ledger.load("a") == History(
+    assert await ledger.load("a") == ExecutionHistory(
         start_record=begun("a"),
-        entries=(made(1), given(1, "x" * 5_000), made(2), Tape(is_spoilt=True)),
+        entries=(made(1), given(1, "x" * 5_000), made(2), TapeEntry(is_spoilt=True)),
         state="ended",
         is_full=True,
         epoch=0,
@@ -371,9 +388,9 @@ async def test_files_and_outcomes_that_do_not_fit_are_left_out_and_said(new_ledg
     history = await ledger.load("a")
 
     hint = "the ledger kept no value, output, calls and files: together they are more than 20000 bytes"
-    assert history == History(
+    assert history == ExecutionHistory(
         start_record=begun("a"),
-        entries=(Tape(is_spoilt=True),),
+        entries=(TapeEntry(is_spoilt=True),),
         state="ended",
         is_full=True,
         epoch=0,
@@ -571,7 +588,7 @@ async def test_the_store_of_lessons_stays_within_its_bound(ledger: AnyLedger) ->
     assert f"tool_{MOST_TOOLS + 19}" in {one.tool for one in kept}
 
 
-async def first(changes: AsyncIterator[Change], count: int) -> list[Change]:
+async def first(changes: AsyncIterator[LedgerChange], count: int) -> list[LedgerChange]:
     return [await anext(changes) for _ in range(count)]
 
 
@@ -624,29 +641,31 @@ async def test_a_story_goes_on_where_the_last_one_ended(ledger: AnyLedger) -> No
 @pytest.mark.parametrize(
     ("wanted", "found"),
     [
-        (Filter(), "dcba"),
-        (Filter(state="running"), "d"),
-        (Filter(status="failed"), "b"),
-        (Filter(door="mcp"), "cb"),
-        (Filter(tool="price"), "ba"),
-        (Filter(tool="nothing"), ""),
-        (Filter(tenant="t"), "c"),
-        (Filter(session="s"), "a"),
-        (Filter(since=1001.0, until=1003.0), "cb"),
-        (Filter(text="100%"), "c"),
-        (Filter(text="PRICE"), "dba"),
-        (Filter(door="mcp", tool="price"), "b"),
-        (Filter(id="b"), "b"),
-        (Filter(id="b", tenant="t"), ""),
-        (Filter(state="ended"), "cba"),
-        (Filter(state="ended", since=1001.0), "cb"),
-        (Filter(status="finished", text="price"), "a"),
-        (Filter(door="", text="price"), "d"),
-        (Filter(session=""), "dcb"),
+        (ExecutionFilter(), "dcba"),
+        (ExecutionFilter(state="running"), "d"),
+        (ExecutionFilter(status="failed"), "b"),
+        (ExecutionFilter(door="mcp"), "cb"),
+        (ExecutionFilter(tool="price"), "ba"),
+        (ExecutionFilter(tool="nothing"), ""),
+        (ExecutionFilter(tenant="t"), "c"),
+        (ExecutionFilter(session="s"), "a"),
+        (ExecutionFilter(since=1001.0, until=1003.0), "cb"),
+        (ExecutionFilter(text="100%"), "c"),
+        (ExecutionFilter(text="PRICE"), "dba"),
+        (ExecutionFilter(door="mcp", tool="price"), "b"),
+        (ExecutionFilter(id="b"), "b"),
+        (ExecutionFilter(id="b", tenant="t"), ""),
+        (ExecutionFilter(state="ended"), "cba"),
+        (ExecutionFilter(state="ended", since=1001.0), "cb"),
+        (ExecutionFilter(status="finished", text="price"), "a"),
+        (ExecutionFilter(door="", text="price"), "d"),
+        (ExecutionFilter(session=""), "dcb"),
     ],
     ids=repr,
 )
-async def test_executions_are_found_by_what_is_known_of_them(ledger: AnyLedger, wanted: Filter, found: str) -> None:
+async def test_executions_are_found_by_what_is_known_of_them(
+    ledger: AnyLedger, wanted: ExecutionFilter, found: str
+) -> None:
     call = CallRecord(id=1, name="price", arguments={}, seconds=0.5, error="no", bytes_out=7)
     ledger.begin(begun("a", session="s", door="cli"))
     ledger.begin(begun("b", began_at=1001.0, door="mcp"))
@@ -682,21 +701,21 @@ async def test_pages_hold_everyone_once_also_where_many_began_in_the_same_moment
         ledger.begin(begun(name, began_at=1000.0 + number // 25, door="mcp" if number % 2 else "cli"))
         await ledger.finish(name, outcome(name))
 
-    async def paged(wanted: Filter) -> list[str]:
+    async def paged(wanted: ExecutionFilter) -> list[str]:
         found: list[str] = []
         while page := await ledger.search(wanted, limit=7, before=found[-1] if found else ""):
             found += [summary.execution_id for summary in page]
         return found
 
-    assert await paged(Filter()) == names[::-1]
-    assert await paged(Filter(door="mcp")) == names[1::2][::-1]
+    assert await paged(ExecutionFilter()) == names[::-1]
+    assert await paged(ExecutionFilter(door="mcp")) == names[1::2][::-1]
     if not ledger.is_sealed:
-        assert await paged(Filter(text="acme", until=1002.0)) == names[49::-1]
+        assert await paged(ExecutionFilter(text="acme", until=1002.0)) == names[49::-1]
 
 
 async def test_an_execution_is_found_by_what_it_is_now_and_not_by_what_it_was(ledger: AnyLedger) -> None:
     async def found(**wanted: Any) -> str:
-        return "".join(summary.execution_id for summary in await ledger.search(Filter(**wanted)))
+        return "".join(summary.execution_id for summary in await ledger.search(ExecutionFilter(**wanted)))
 
     ledger.begin(begun("a"))
     await ledger.flush("a")
@@ -722,8 +741,8 @@ async def test_what_is_forgotten_is_in_no_list(ledger: AnyLedger) -> None:
     assert await ledger.delete("a")
 
     wanted = [
-        Filter(), Filter(state="ended"), Filter(status="finished"), Filter(door="mcp"), Filter(session="s"),
-        Filter(tenant="t"), Filter(tool="price"), *([] if ledger.is_sealed else [Filter(text="price")]),
+        ExecutionFilter(), ExecutionFilter(state="ended"), ExecutionFilter(status="finished"), ExecutionFilter(door="mcp"), ExecutionFilter(session="s"),
+        ExecutionFilter(tenant="t"), ExecutionFilter(tool="price"), *([] if ledger.is_sealed else [ExecutionFilter(text="price")]),
     ]  # fmt: skip
     found = [[summary.execution_id for summary in await ledger.search(one)] for one in wanted]
     assert found == [["b"]] * len(wanted)
@@ -789,7 +808,10 @@ async def test_a_write_that_no_store_can_take_loses_only_itself(
 @pytest.mark.parametrize("new_ledger", KINDS[1:], indirect=True)
 async def test_a_question_with_half_a_surrogate_pair_is_refused_in_one_line(ledger: AnyLedger) -> None:
     refusals = await asyncio.gather(
-        ledger.find("\ud83d"), ledger.load("\ud83d"), ledger.search(Filter(tenant="\ud83d")), return_exceptions=True
+        ledger.find("\ud83d"),
+        ledger.load("\ud83d"),
+        ledger.search(ExecutionFilter(tenant="\ud83d")),
+        return_exceptions=True,
     )
 
     assert [type(refusal) for refusal in refusals] == [UsageError] * 3

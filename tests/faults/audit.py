@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from tests.faults.judge import Recorded
-from toolfold.ledger.base import Given, History, Made
+from toolfold.ledger.base import CallEntry, ExecutionHistory, ReplyEntry
 from toolfold.ledger.open import open_ledger
 
 _MOST = 1_000_000
@@ -22,9 +22,9 @@ async def records_of(where: str) -> list[Recorded]:
     return [_recorded(history) for history in histories if history is not None]
 
 
-def _recorded(history: History) -> Recorded:
-    made = [entry.call for entry in history.entries if isinstance(entry, Made)]
-    given = [entry.reply for entry in history.entries if isinstance(entry, Given)]
+def _recorded(history: ExecutionHistory) -> Recorded:
+    made = [entry.call for entry in history.entries if isinstance(entry, CallEntry)]
+    given = [entry.reply for entry in history.entries if isinstance(entry, ReplyEntry)]
     outcome = history.outcome
     return Recorded(
         execution_id=history.begun.execution_id,

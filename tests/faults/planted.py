@@ -12,12 +12,12 @@ import msgspec
 
 from toolfold.execution.execution import ExecutionRecord
 from toolfold.execution.history import ReplayHistory, Rerun
-from toolfold.ledger.base import Given, History, Tape
+from toolfold.ledger.base import ExecutionHistory, ReplyEntry, TapeEntry
 from toolfold.ledger.redis import scripts
 from toolfold.ledger.redis.leases import Leases
 from toolfold.ledger.sqlite import writer
 from toolfold.ledger.sqlite.store import SqliteLedger
-from toolfold.ledger.sqlite.write_ahead import Ahead
+from toolfold.ledger.sqlite.write_ahead import WriteAheadLog
 from toolfold.sessions.sessions import Sessions
 
 _LATE_SECONDS: Final = 30.0
@@ -33,19 +33,19 @@ def _in_replays(change: Callable[[list[Any]], list[Any]]) -> None:
     """Let replays read another history than the one that was written."""
     usual = ReplayHistory.__init__
 
-    def init(self: ReplayHistory, history: History, *arguments: Any, **options: Any) -> None:
+    def init(self: ReplayHistory, history: ExecutionHistory, *arguments: Any, **options: Any) -> None:
         usual(self, replace(history, entries=tuple(change([*history.entries]))), *arguments, **options)
 
     ReplayHistory.__init__ = init
 
 
 def _is_reply(entry: Any, tool: str) -> bool:
-    return isinstance(entry, Given) and entry.record.name == tool
+    return isinstance(entry, ReplyEntry) and entry.record.name == tool
 
 
-def _with_value(entry: Given, value: Any) -> Given:
+def _with_value(entry: ReplyEntry, value: Any) -> ReplyEntry:
     reply = msgspec.structs.replace(entry.reply, value=value)
-    return Given(reply, entry.record)
+    return ReplyEntry(reply, entry.record)
 
 
 def _replace_client_replies() -> None:
@@ -71,9 +71,9 @@ def _lose_host_replies() -> None:
 
 
 def _doubt_host_replies() -> None:
-    def doubt(entry: Given) -> Given:
+    def doubt(entry: ReplyEntry) -> ReplyEntry:
         text = "'effect' was called before the host stopped; whether it ran is not known"
-        return Given(msgspec.structs.replace(entry.reply, value=None, error=text), entry.record)
+        return ReplyEntry(msgspec.structs.replace(entry.reply, value=None, error=text), entry.record)
 
     _in_replays(lambda entries: [doubt(entry) if _is_reply(entry, "effect") else entry for entry in entries])
 
@@ -81,7 +81,7 @@ def _doubt_host_replies() -> None:
 def _forget_clock() -> None:
     _in_replays(
         lambda entries: [
-            msgspec.structs.replace(entry, clocks=()) if isinstance(entry, Tape) else entry for entry in entries
+            msgspec.structs.replace(entry, clocks=()) if isinstance(entry, TapeEntry) else entry for entry in entries
         ]
     )
 
@@ -101,11 +101,11 @@ def _rerun_wrongly() -> None:
 
 
 def _write_nothing_ahead() -> None:
-    def write(_: Ahead, gathered: Any) -> bool:
-        gathered.written()
+    def write(_: WriteAheadLog, gathered: Any) -> bool:
+        gathered.mark_written()
         return True
 
-    Ahead.write = write
+    WriteAheadLog.write = write
     writer._LINGER_SECONDS = _LATE_SECONDS
 
 

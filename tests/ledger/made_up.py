@@ -11,7 +11,18 @@ from typing import Any, TypeVar, get_args
 
 from hypothesis import strategies as st
 
-from toolfold.ledger.base import Decided, Entry, Given, Handed, Made, Moment, MomentKind, Parked, StartRecord, Tape
+from toolfold.ledger.base import (
+    CallEntry,
+    DecisionEntry,
+    Entry,
+    HandoverEntry,
+    Moment,
+    MomentKind,
+    PauseEntry,
+    ReplyEntry,
+    StartRecord,
+    TapeEntry,
+)
 from toolfold.ledger.sqlite.store import SqliteLedger
 from toolfold.models import (
     OWN_SETS,
@@ -41,12 +52,12 @@ def begun(execution_id: str, *, began_at: float = 1000.0, **more: Any) -> StartR
     return StartRecord(execution_id=execution_id, began_at=began_at, **given)
 
 
-def made(call_id: int, **arguments: Any) -> Made:
-    return Made(Call(id=call_id, tool="price", arguments=arguments))
+def made(call_id: int, **arguments: Any) -> CallEntry:
+    return CallEntry(Call(id=call_id, tool="price", arguments=arguments))
 
 
-def given(call_id: int, value: Any = None, **arguments: Any) -> Given:
-    return Given(Reply(call_id=call_id, value=value), CallRecord(id=call_id, name="price", arguments=arguments))
+def given(call_id: int, value: Any = None, **arguments: Any) -> ReplyEntry:
+    return ReplyEntry(Reply(call_id=call_id, value=value), CallRecord(id=call_id, name="price", arguments=arguments))
 
 
 def outcome(execution_id: str, **more: Any) -> Outcome:
@@ -150,13 +161,13 @@ replies = whole(
 calls = whole(Call, id=counts, tool=texts, arguments=objects, line=counts)
 clocks = st.integers(0, 2**63) | numbers
 entries = (
-    whole(Made, call=calls, at=numbers)
-    | whole(Given, reply=replies, record=records)
-    | whole(Tape, wakes=tuples(counts), clocks=tuples(clocks), is_spoilt=flags, seconds_left=st.none() | numbers)
-    | whole(Handed, call_id=counts, is_open=flags)
-    | whole(Parked, round=counts)
+    whole(CallEntry, call=calls, at=numbers)
+    | whole(ReplyEntry, reply=replies, record=records)
+    | whole(TapeEntry, wakes=tuples(counts), clocks=tuples(clocks), is_spoilt=flags, seconds_left=st.none() | numbers)
+    | whole(HandoverEntry, call_id=counts, is_open=flags)
+    | whole(PauseEntry, round=counts)
     | whole(
-        Decided,
+        DecisionEntry,
         call_id=counts,
         approved=flags,
         reason=texts,

@@ -23,7 +23,7 @@ from typing import Any
 import toolfold
 from tests.ledger.made_up import begun, given, made
 from toolfold.errors import Fenced
-from toolfold.ledger.base import Given, History, Made
+from toolfold.ledger.base import CallEntry, ExecutionHistory, ReplyEntry
 from toolfold.ledger.redis.store import RedisLedger
 from toolfold.ledger.sqlite.store import SqliteLedger
 
@@ -113,10 +113,10 @@ def _kill_one(url: str, name: str, chance: random.Random) -> int:
     return seen.count(b"\n")
 
 
-def _is_whole(history: History | None, count: int) -> bool:
+def _is_whole(history: ExecutionHistory | None, count: int) -> bool:
     assert history is not None
-    made_ids = [entry.call.id for entry in history.entries if isinstance(entry, Made)]
-    given_ids = [entry.reply.call_id for entry in history.entries if isinstance(entry, Given)]
+    made_ids = [entry.call.id for entry in history.entries if isinstance(entry, CallEntry)]
+    given_ids = [entry.reply.call_id for entry in history.entries if isinstance(entry, ReplyEntry)]
     in_order = list(range(1, len(made_ids) + 1)), list(range(2, 2 * len(given_ids) + 1, 2))
     return len(made_ids) >= count and len(given_ids) >= count // 2 and (made_ids, given_ids) == in_order
 

@@ -13,7 +13,7 @@ from tests.ledger.made_up import begun, given, made, outcome
 from tests.ledger.several import said, start
 from tests.ledger.test_sqlite import full_disk
 from toolfold.errors import Fenced
-from toolfold.ledger.base import History
+from toolfold.ledger.base import ExecutionHistory
 from toolfold.ledger.sqlite.rekey import rekey
 from toolfold.ledger.sqlite.store import SqliteLedger
 from toolfold.ledger.sqlite.write_ahead import HALF_BYTES, START
@@ -34,7 +34,7 @@ asyncio.run(main(*sys.argv[1:]))
 """
 SECURES = 'ledger.note("a", given(7)); assert ledger.secure("a", made(1, where="here")) is None'
 NOTES = 'ledger.note("a", given(7), made(1, where="here"))'
-SECURED = History(start_record=begun("a"), entries=(given(7), made(1, where="here")), state="running", epoch=0)
+SECURED = ExecutionHistory(start_record=begun("a"), entries=(given(7), made(1, where="here")), state="running", epoch=0)
 
 
 @pytest.fixture(name="path")
@@ -57,7 +57,7 @@ async def safe(waits: Awaitable[None] | None) -> None:
         await waits
 
 
-async def read(path: Path, key: bytes | None = None) -> History | None:
+async def read(path: Path, key: bytes | None = None) -> ExecutionHistory | None:
     ledger = SqliteLedger(path, key=key)
     history = await ledger.load("a")
     await ledger.close()
@@ -176,7 +176,10 @@ async def test_who_takes_over_from_a_living_process_has_its_last_call_and_the_ot
     await first.close()
     await second.close()
 
-    assert (epoch, found) == (1, History(start_record=begun("a"), entries=(made(1),), state="running", epoch=1))
+    assert (epoch, found) == (
+        1,
+        ExecutionHistory(start_record=begun("a"), entries=(made(1),), state="running", epoch=1),
+    )
     assert again == found
 
 
@@ -192,7 +195,7 @@ async def test_a_process_that_was_taken_over_makes_not_even_its_first_call(path:
     await first.close()
     await second.close()
 
-    assert (epoch, found) == (1, History(start_record=begun("a"), state="running", epoch=1))
+    assert (epoch, found) == (1, ExecutionHistory(start_record=begun("a"), state="running", epoch=1))
 
 
 @pytest.mark.parametrize("is_late", [False, True], ids=["usual", "without a file at its start"])
@@ -227,7 +230,7 @@ async def test_a_call_in_the_middle_of_a_takeover_is_taken_over_or_never_made(
     is_made = error is None
     assert (is_made, isinstance(error, Fenced)) == ((True, False) if statement == "BEGIN IMMEDIATE" else (False, True))
     assert (epoch, found) == (
-        1, History(start_record=begun("a"), entries=(made(1),) if is_made else (), state="running", epoch=1)
+        1, ExecutionHistory(start_record=begun("a"), entries=(made(1),) if is_made else (), state="running", epoch=1)
     )  # fmt: skip
 
 
@@ -256,7 +259,7 @@ async def test_an_execution_whose_file_came_late_is_written_ahead_after_one_comm
     await ledger.close()
 
     assert (waits[0] is None, waits[1]) == (False, None)
-    assert found == History(start_record=begun("a"), entries=(made(1), made(2)), state="running", epoch=0)
+    assert found == ExecutionHistory(start_record=begun("a"), entries=(made(1), made(2)), state="running", epoch=0)
 
 
 async def test_an_execution_that_begins_after_a_takeover_elsewhere_is_written_ahead_again(path: Path) -> None:
@@ -290,7 +293,7 @@ async def test_who_only_reads_sees_the_calls_of_a_living_process_and_leaves_them
     await first.close()
     await second.close()
 
-    assert found == History(start_record=begun("a"), entries=(made(1),), state="running", epoch=0)
+    assert found == ExecutionHistory(start_record=begun("a"), entries=(made(1),), state="running", epoch=0)
     assert ended is not None
     assert (ended.state, ended.entries) == ("ended", (made(1), made(2)))
 

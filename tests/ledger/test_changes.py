@@ -11,7 +11,7 @@ import pytest
 
 from tests.ledger.made_up import begun, made, outcome
 from tests.ledger.several import said, start
-from toolfold.ledger.base import Change
+from toolfold.ledger.base import LedgerChange
 from toolfold.ledger.sqlite.store import SqliteLedger
 
 WRITER = """
@@ -80,7 +80,7 @@ async def write(ledger: SqliteLedger, name: str) -> None:
     await ledger.flush(name)
 
 
-async def told(changes: AsyncIterator[Change], count: int) -> list[str]:
+async def told(changes: AsyncIterator[LedgerChange], count: int) -> list[str]:
     return [(await anext(changes)).execution_id for _ in range(count)]
 
 

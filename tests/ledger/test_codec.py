@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from tests.ledger.made_up import beginnings, entries, given, outcome, outcomes, records, values
 from toolfold import Media, UsageError
 from toolfold.ledger import codec
-from toolfold.ledger.base import Given, Made, Tape
+from toolfold.ledger.base import CallEntry, ReplyEntry, TapeEntry
 from toolfold.models import Call, CallRecord, Outcome, Reply
 
 pytestmark = pytest.mark.long
@@ -16,7 +16,7 @@ pytestmark = pytest.mark.long
 
 @property_test(st.lists(entries, max_size=5))
 @settings(max_examples=60, deadline=None)
-def test_entries_come_back_exactly(noted: list[Made | Given | Tape]) -> None:
+def test_entries_come_back_exactly(noted: list[CallEntry | ReplyEntry | TapeEntry]) -> None:
     body = codec.join_entries([codec.encode_entry(entry) for entry in noted])
 
     found = codec.decode_entries(codec.inflate(codec.deflate(body)))
@@ -30,7 +30,7 @@ def test_entries_come_back_exactly(noted: list[Made | Given | Tape]) -> None:
 def test_a_beginning_comes_back_exactly_with_its_grant_stored_apart(begun) -> None:
     tools = codec.decode_tools(codec.encode_tools(begun.tools))
 
-    assert codec.decode_begun(codec.encode_begun(begun), tools) == begun
+    assert codec.decode_start(codec.encode_start(begun), tools) == begun
 
 
 @property_test(outcomes)
@@ -43,7 +43,7 @@ def test_an_outcome_comes_back_exactly(ended: Outcome) -> None:
 @settings(max_examples=30, deadline=None)
 def test_an_outcome_does_not_repeat_the_calls_that_its_entries_hold(noted: list[CallRecord]) -> None:
     ended = outcome("a", calls=tuple(sorted(noted, key=lambda record: record.id)))
-    delivered = [Given(Reply(call_id=record.id), record) for record in noted]
+    delivered = [ReplyEntry(Reply(call_id=record.id), record) for record in noted]
 
     body = codec.encode_outcome(ended, {record.id: record for record in noted})
 
@@ -72,16 +72,16 @@ def test_a_dict_with_the_keys_of_media_stays_a_dict() -> None:
 
 
 def test_a_lone_surrogate_in_an_error_text_is_shown_not_fatal() -> None:
-    broken = Given(Reply(call_id=1, error="bad \ud800"), CallRecord(id=1, name="x", arguments={}))
+    broken = ReplyEntry(Reply(call_id=1, error="bad \ud800"), CallRecord(id=1, name="x", arguments={}))
 
     found = codec.decode_entries(codec.join_entries([codec.encode_entry(broken)]))
 
-    assert found == [Given(Reply(call_id=1, error="bad \\ud800"), CallRecord(id=1, name="x", arguments={}))]
+    assert found == [ReplyEntry(Reply(call_id=1, error="bad \\ud800"), CallRecord(id=1, name="x", arguments={}))]
 
 
 def test_a_value_that_cannot_be_kept_is_named() -> None:
     with pytest.raises(UsageError) as caught:
-        codec.encode_entry(Made(Call(id=1, tool="x", arguments={"it": object()})))
+        codec.encode_entry(CallEntry(Call(id=1, tool="x", arguments={"it": object()})))
 
     assert str(caught.value) == "a value of type 'object' cannot be kept; JSON values, bytes and Media can"
 

@@ -9,7 +9,7 @@ import pytest
 from tests.ledger.made_up import begun, outcome
 from tests.ledger.redis_server import RedisServer, given_redis_server, given_shared_server  # noqa: F401
 from toolfold import Outcome, Runtime, tool
-from toolfold.ledger.base import Filter, Moment
+from toolfold.ledger.base import ExecutionFilter, Moment
 from toolfold.ledger.redis.store import RedisLedger
 from toolfold.ledger.remote_approval import LedgerApproval, arguments_digest, decision_seal, lock
 from toolfold.ledger.sqlite.store import SqliteLedger
@@ -49,7 +49,7 @@ async def ledgers(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterat
 async def asked(ledger: AnyLedger) -> tuple[str, Moment]:
     """The first question, as a console finds it."""
     while True:
-        for summary in await ledger.search(Filter(state="running")):
+        for summary in await ledger.search(ExecutionFilter(state="running")):
             story = await ledger.story(summary.execution_id)
             for entry in story.entries:
                 if isinstance(entry, Moment) and entry.kind == "asked":

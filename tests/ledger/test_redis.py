@@ -16,7 +16,7 @@ from tests.ledger.redis_server import RedisServer, given_redis_server, given_sha
 from tests.ledger.several import kills, races, said, start
 from toolfold import Outcome, Paused, Reply, Runtime, ToolfoldError, ToolSpec, UsageError
 from toolfold.errors import Fenced, LedgerFailed, SealBroken
-from toolfold.ledger.base import History, Retention
+from toolfold.ledger.base import ExecutionHistory, Retention
 from toolfold.ledger.memory import MemoryLedger
 from toolfold.ledger.open import open_ledger
 from toolfold.ledger.redis.store import RedisLedger
@@ -170,7 +170,7 @@ async def test_ledgers_with_different_prefixes_do_not_meet(new_ledger: Open) -> 
 def test_it_follows_to_another_event_loop(redis_server: RedisServer) -> None:
     ledger = RedisLedger(redis_server.url)
 
-    async def rest() -> History | None:
+    async def rest() -> ExecutionHistory | None:
         await ledger.accept("a", [given(1)])
         history = await ledger.load("a")
         await ledger.close()
@@ -180,7 +180,7 @@ def test_it_follows_to_another_event_loop(redis_server: RedisServer) -> None:
     history = asyncio.run(rest())
     gc.collect()
 
-    assert history == History(start_record=begun("a"), entries=(made(1), given(1)), state="running", epoch=0)
+    assert history == ExecutionHistory(start_record=begun("a"), entries=(made(1), given(1)), state="running", epoch=0)
 
 
 # away and back
@@ -208,10 +208,10 @@ async def test_while_the_server_is_away_calls_fail_clearly_and_what_was_gathered
     await ledger.park("b")
 
     assert refused == [AWAY] * 6
-    assert await ledger.load("a") == History(
+    assert await ledger.load("a") == ExecutionHistory(
         start_record=begun("a"), entries=(made(1), given(1, "yes")), state="running", epoch=0
     )
-    assert await ledger.load("b") == History(
+    assert await ledger.load("b") == ExecutionHistory(
         start_record=begun("b"), entries=(made(1), made(2)), state="paused", epoch=0
     )
 
@@ -259,7 +259,7 @@ async def test_replies_sent_to_a_frozen_server_are_written_once_when_they_are_se
     await ledger.accept("a", [given(1, "yes")])
 
     assert str(caught.value) == SILENT
-    assert await ledger.load("a") == History(
+    assert await ledger.load("a") == ExecutionHistory(
         start_record=begun("a"), entries=(made(1), given(1, "yes")), state="running", epoch=0
     )
 
@@ -376,8 +376,8 @@ async def test_closing_writes_what_was_gathered(
     other = new_ledger()
     histories = [await other.load("a"), await other.load("b")]
     assert histories == [
-        History(start_record=begun("a"), entries=(made(1),), state="ended", epoch=0, outcome=outcome("a")),
-        History(start_record=begun("b"), state="running", epoch=0),
+        ExecutionHistory(start_record=begun("a"), entries=(made(1),), state="ended", epoch=0, outcome=outcome("a")),
+        ExecutionHistory(start_record=begun("b"), state="running", epoch=0),
     ]
     assert caplog.records == []
 
@@ -392,7 +392,9 @@ async def test_what_is_gathered_goes_out_by_itself(ledger: RedisLedger, new_ledg
     while not (found := await other.load("a")) and time.monotonic() < deadline:
         await asyncio.sleep(0.01)
 
-    assert found == History(start_record=begun("a"), entries=(made(1),), state="ended", epoch=0, outcome=outcome("a"))
+    assert found == ExecutionHistory(
+        start_record=begun("a"), entries=(made(1),), state="ended", epoch=0, outcome=outcome("a")
+    )
 
 
 # forgetting

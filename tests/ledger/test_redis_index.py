@@ -9,7 +9,7 @@ import redis
 
 from tests.ledger.made_up import begun, made, outcome
 from tests.ledger.redis_server import RedisServer, given_redis_server, given_shared_server  # noqa: F401
-from toolfold.ledger.base import Filter, Retention
+from toolfold.ledger.base import ExecutionFilter, Retention
 from toolfold.ledger.redis.store import RedisLedger
 from toolfold.models import CallRecord, ContextSaved, Program
 
@@ -17,8 +17,8 @@ pytestmark = pytest.mark.long
 
 AT = "{toolfold}:"
 FILTERS = [
-    Filter(), Filter(state="ended"), Filter(status="finished"), Filter(door="mcp"), Filter(session="s"),
-    Filter(tool="price"), Filter(text="acme"),
+    ExecutionFilter(), ExecutionFilter(state="ended"), ExecutionFilter(status="finished"), ExecutionFilter(door="mcp"), ExecutionFilter(session="s"),
+    ExecutionFilter(tool="price"), ExecutionFilter(text="acme"),
 ]  # fmt: skip
 CALL = CallRecord(id=1, name="price", arguments={})
 
@@ -57,7 +57,7 @@ def forget_index(server: RedisServer) -> None:
             client.hdel(row, "saved")
 
 
-async def found(ledger: RedisLedger, wanted: Filter) -> str:
+async def found(ledger: RedisLedger, wanted: ExecutionFilter) -> str:
     return "".join(summary.execution_id for summary in await ledger.search(wanted))
 
 
@@ -84,7 +84,7 @@ async def test_a_ledger_of_an_older_version_is_indexed_when_somebody_looks(
     savings = list(await newer.savings(0.0, 10.0))
     newer.note("c", made(1))
     await newer.finish("c", outcome("c", status="failed"), wait=True)
-    failed = await found(newer, Filter(status="failed"))
+    failed = await found(newer, ExecutionFilter(status="failed"))
 
     assert answers == ["cba", "ba", "ba", "ba", "ba", "ba"]
     assert (by_text, savings, failed) == ("" if key else "cba", [(1000.0, "mcp", 2, 14, 0)], "c")
@@ -102,7 +102,10 @@ async def test_what_an_older_version_ended_or_forgot_meanwhile_is_mended(
         client.hset(f"{AT}x:b", mapping={"state": "ended", "status": "failed"})  # by one that writes no index
         client.delete(f"{AT}x:a", f"{AT}p:a")
         client.zrem(f"{AT}times", "a")
-        answers = [await found(other, one) for one in (Filter(), Filter(state="running"), Filter(status="failed"))]
+        answers = [
+            await found(other, one)
+            for one in (ExecutionFilter(), ExecutionFilter(state="running"), ExecutionFilter(status="failed"))
+        ]
         counts = await other.counts(0.0)
         left = client.hkeys(f"{AT}indexed")
 
@@ -138,13 +141,13 @@ async def test_a_search_goes_on_where_the_server_was_not_asked_to_look_further(
         ledger.begin(begun(name, began_at=float(number // 2), program=Program(text=text), tenant=f"t{number % 2}"))
         await ledger.finish(name, outcome(name, context_saved=ContextSaved(bytes=1)))
 
-    assert await found(ledger, Filter(text="needle")) == "100305030003"
-    assert await found(ledger, Filter(text="needle", tenant="t0")) == ""
+    assert await found(ledger, ExecutionFilter(text="needle")) == "100305030003"
+    assert await found(ledger, ExecutionFilter(text="needle", tenant="t0")) == ""
     assert list(await ledger.savings(0.0, 10_000.0)) == [(0.0, "", 1200, 1200, 0)]
-    assert len(await ledger.search(Filter(), limit=5000)) == 1200
+    assert len(await ledger.search(ExecutionFilter(), limit=5000)) == 1200
 
 
-async def in_pages(ledger: RedisLedger, wanted: Filter, size: int) -> list[str]:
+async def in_pages(ledger: RedisLedger, wanted: ExecutionFilter, size: int) -> list[str]:
     pages = [[one.execution_id for one in await ledger.search(wanted, limit=size)]]
     while len(pages[-1]) == size:
         pages.append([one.execution_id for one in await ledger.search(wanted, limit=size, before=pages[-1][-1])])
@@ -182,7 +185,8 @@ async def test_a_text_is_found_newest_first_however_the_executions_came_in(
         ("5-hay", None, None),
     ]
     answers = [
-        await in_pages(ledger, Filter(text=text, session=session, door=door), 64) for text, session, door in asked
+        await in_pages(ledger, ExecutionFilter(text=text, session=session, door=door), 64)
+        for text, session, door in asked
     ]
 
     assert answers == [
@@ -193,10 +197,10 @@ async def test_a_text_is_found_newest_first_however_the_executions_came_in(
         ]
         for text, session, door in asked
     ]
-    assert await found(ledger, Filter(text="needle", since=500.0, until=501.0)) == "".join(
+    assert await found(ledger, ExecutionFilter(text="needle", since=500.0, until=501.0)) == "".join(
         name for began_at, name, line, *_ in facts if began_at == 500.0 and "needle" in line
     )
-    assert await found(ledger, Filter(text="\0")) == ""
+    assert await found(ledger, ExecutionFilter(text="\0")) == ""
 
 
 async def test_nothing_of_a_first_line_is_left_once_its_execution_was_deleted(
@@ -211,7 +215,11 @@ async def test_nothing_of_a_first_line_is_left_once_its_execution_was_deleted(
     with redis_server.client() as client:
         kept = client.get(f"{AT}titles:1")
     assert isinstance(kept, bytes)
-    assert (kept.count(b"secret"), kept.count(b"b"), await found(ledger, Filter(text="secret"))) == (2, 0, "ca")
+    assert (kept.count(b"secret"), kept.count(b"b"), await found(ledger, ExecutionFilter(text="secret"))) == (
+        2,
+        0,
+        "ca",
+    )
 
 
 async def test_the_earlier_form_of_the_index_is_replaced(redis_server: RedisServer, ledger: RedisLedger) -> None:

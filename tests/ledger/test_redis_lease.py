@@ -122,8 +122,8 @@ async def test_what_nobody_holds_and_nobody_writes_to_is_found(new_ledger: Open)
         await lapsed(leases, one)
     await leases.beat(["b"])
 
-    assert await leases.left_behind(0.0) == ["a"]
-    assert await leases.left_behind(600.0) == []
+    assert await leases.find_abandoned(0.0) == ["a"]
+    assert await leases.find_abandoned(600.0) == []
 
 
 async def test_a_session_is_had_by_one_turn_wherever_that_goes_on(new_ledger: Open) -> None:

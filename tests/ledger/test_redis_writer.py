@@ -24,7 +24,7 @@ async def test_a_writer_stops_while_somebody_hurries_it_and_the_server_is_away()
     writer.begin(begun("a"))
     await asyncio.sleep(0)  # its task waits for company for what has gathered
     waiter = asyncio.get_running_loop().create_future()
-    writer.submit(writer.live("a"), Job("drain", 0, waiter))
+    writer.submit(writer.record("a"), Job("drain", 0, waiter))
 
     async with asyncio.timeout(60):
         left = await writer.stop()

@@ -15,8 +15,8 @@ from toolfold.errors import SealBroken
 from toolfold.ledger.encryption import (
     NoSeal,
     Pause,
+    ProgramSnapshot,
     Seal,
-    Snapshot,
     lock,
     own_key,
     seal_for_snapshots,
@@ -26,14 +26,14 @@ from toolfold.ledger.encryption import (
 
 SEAL = Seal(b"k" * 32)
 PAUSE = Pause(execution_id="e1", tenant="acme", round=2, engine="monty 1.4.0/1")
-SNAPSHOT = Snapshot(state=b"state" * 100, calls_made=3, stdout="so far\n")
+SNAPSHOT = ProgramSnapshot(state=b"state" * 100, calls_made=3, stdout="so far\n")
 KEPT = lock(SNAPSHOT, PAUSE, SEAL)
 ADVICE = "it was not loaded: look after the ledger, and start the program anew"
 
 
 @given(
     st.builds(
-        Snapshot,
+        ProgramSnapshot,
         state=st.binary(max_size=50),
         calls_made=made_up.counts,
         open_calls=made_up.tuples(made_up.calls),
@@ -44,7 +44,7 @@ ADVICE = "it was not loaded: look after the ledger, and start the program anew"
         seconds_left=made_up.numbers,
     )
 )
-def test_a_snapshot_is_unlocked_as_it_was(snapshot: Snapshot) -> None:
+def test_a_snapshot_is_unlocked_as_it_was(snapshot: ProgramSnapshot) -> None:
     assert unlock(lock(snapshot, PAUSE, SEAL), PAUSE, SEAL) == snapshot
 
 

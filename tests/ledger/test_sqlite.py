@@ -14,9 +14,9 @@ import pytest
 from tests.ledger.made_up import begun, given, made, outcome
 from toolfold import UsageError
 from toolfold.errors import LedgerFailed
-from toolfold.ledger.base import Filter, History, Retention
+from toolfold.ledger.base import ExecutionFilter, ExecutionHistory, Retention
 from toolfold.ledger.encryption import NoSeal
-from toolfold.ledger.sqlite.listing import Listing
+from toolfold.ledger.sqlite.listing import SqliteListing
 from toolfold.ledger.sqlite.store import SqliteLedger
 from toolfold.models import ToolSpec
 
@@ -288,25 +288,25 @@ async def test_a_command_reads_only_what_it_shows_however_long_the_ledger(
 @pytest.mark.parametrize(
     "wanted",
     [
-        Filter(),
-        Filter(until=9e9),
-        Filter(tenant="t", until=9e9),
-        Filter(state="running"),
-        Filter(state="ended"),
-        Filter(status="failed"),
-        Filter(door="mcp"),
-        Filter(session="s"),
-        Filter(tool="price"),
-        Filter(since=1.0),
-        Filter(text="acme"),
-        Filter(text="acme", door="mcp"),
+        ExecutionFilter(),
+        ExecutionFilter(until=9e9),
+        ExecutionFilter(tenant="t", until=9e9),
+        ExecutionFilter(state="running"),
+        ExecutionFilter(state="ended"),
+        ExecutionFilter(status="failed"),
+        ExecutionFilter(door="mcp"),
+        ExecutionFilter(session="s"),
+        ExecutionFilter(tool="price"),
+        ExecutionFilter(since=1.0),
+        ExecutionFilter(text="acme"),
+        ExecutionFilter(text="acme", door="mcp"),
     ],
     ids=repr,
 )
-async def test_a_listing_is_read_in_its_order_and_never_sorted(wanted: Filter, path: Path) -> None:
+async def test_a_listing_is_read_in_its_order_and_never_sorted(wanted: ExecutionFilter, path: Path) -> None:
     await SqliteLedger(path).close()
     with closing(sqlite3.connect(path)) as connection:
-        statement, values = Listing(connection, NoSeal()).statement(wanted, "a")
+        statement, values = SqliteListing(connection, NoSeal()).statement(wanted, "a")
 
     plan = [row[3] for row in rows(path, f"EXPLAIN QUERY PLAN {statement}", *values, 50)]
 
@@ -413,8 +413,8 @@ async def test_a_moment_of_full_disk_leaves_no_hole(path: Path) -> None:
 
     entries = (made(1), given(1), made(2), given(2))
     assert found == [
-        History(start_record=begun("a"), entries=entries, state="ended", epoch=0, outcome=outcome("a")),
-        History(start_record=begun("b"), entries=(made(1),), state="paused", epoch=0),
+        ExecutionHistory(start_record=begun("a"), entries=entries, state="ended", epoch=0, outcome=outcome("a")),
+        ExecutionHistory(start_record=begun("b"), entries=(made(1),), state="paused", epoch=0),
     ]
 
 

@@ -14,7 +14,7 @@ from toolfold.ledger.base import Retention
 from toolfold.ledger.encryption import NoSeal
 from toolfold.ledger.sqlite.store import SqliteLedger
 from toolfold.ledger.sqlite.tables import Tables
-from toolfold.ledger.sqlite.writer import Tidying
+from toolfold.ledger.sqlite.writer import RetentionSweeper
 
 COUNT = 10_000
 
@@ -51,7 +51,7 @@ def test_a_step_forgets_a_few_hundred_and_not_all(
     keep: Retention, left: list[int], connection: sqlite3.Connection
 ) -> None:
     tables = Tables(connection, NoSeal(), 10_000, SteadyClock())
-    tidying = Tidying(connection, tables, keep, lambda: False)
+    tidying = RetentionSweeper(connection, tables, keep, lambda: False)
     tables.written_bytes = 1
 
     counts = []
@@ -94,7 +94,7 @@ def test_a_step_searches_indexes_and_sorts_nothing(keep: Retention, connection: 
 @pytest.mark.parametrize("is_closing", [False, True])
 def test_who_closes_waits_for_no_other_process(is_closing: bool, path: Path, connection: sqlite3.Connection) -> None:
     tables = Tables(connection, NoSeal(), 10_000, SteadyClock())
-    tidying = Tidying(connection, tables, Retention(executions=100), lambda: is_closing)
+    tidying = RetentionSweeper(connection, tables, Retention(executions=100), lambda: is_closing)
     tables.written_bytes = 1
 
     with closing(sqlite3.connect(path, isolation_level=None)) as other:

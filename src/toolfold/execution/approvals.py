@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from toolfold.errors import ToolfoldError, UsageError
 from toolfold.events import ApprovalAsked, ApprovalDecided
 from toolfold.execution.history import call_key
-from toolfold.ledger.base import Decided, Handed, Made
+from toolfold.ledger.base import CallEntry, DecisionEntry, HandoverEntry
 from toolfold.models import Call
 from toolfold.tools.tool import Decision
 
@@ -38,10 +38,10 @@ class ApprovalAnswer:
     decision: Decision
     under: int = 0
 
-    def as_entry(self, call: Call) -> Decided:
+    def as_entry(self, call: Call) -> DecisionEntry:
         """For the record."""
         decision = self.decision
-        return Decided(
+        return DecisionEntry(
             call.id, decision.approved, decision.reason, decision.by, decision.covers, decision.calls, self.under
         )
 
@@ -60,7 +60,7 @@ class StandingAnswers:
         decided: Calls that asked earlier in the life of this execution, with their answers, in order.
     """
 
-    def __init__(self, decided: Iterable[tuple[Call, Decided]] = ()) -> None:
+    def __init__(self, decided: Iterable[tuple[Call, DecisionEntry]] = ()) -> None:
         self._by_key: dict[bytes | str, _StandingAnswer] = {}
         for call, entry in decided:
             if entry.under:
@@ -88,7 +88,7 @@ class StandingAnswers:
         return None
 
 
-def _decision(entry: Decided) -> Decision:
+def _decision(entry: DecisionEntry) -> Decision:
     return Decision(
         approved=entry.approved, reason=entry.reason, covers=entry.covers, calls=entry.calls, by=entry.by
     )  # fmt: skip
@@ -143,7 +143,9 @@ class Approvals:
                     decision.covers, decision.calls, answered.under,
                 )
             )  # fmt: skip
-        self._record.note(entry, Handed(call.id, is_open=False) if is_begun else Made(call, self._record.at))
+        self._record.note(
+            entry, HandoverEntry(call.id, is_open=False) if is_begun else CallEntry(call, self._record.at)
+        )
         self._decided.add(call.id)
         if self._record.is_strict:
             try:
@@ -162,7 +164,7 @@ class Approvals:
         if self._approve is not None:
             return await self._ask_here(self._approve, call, spec, answer)
         if is_begun:
-            self._record.note(Handed(call.id, is_open=True))  # so that a replay asks again
+            self._record.note(HandoverEntry(call.id, is_open=True))  # so that a replay asks again
         self._dispatch.step_aside(call.id)
         self._look_again()
         return await answer

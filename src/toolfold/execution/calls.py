@@ -19,7 +19,7 @@ from toolfold.errors import ToolfoldError, UsageError
 from toolfold.events import DirectCall, ToolCalled, ToolRetried
 from toolfold.execution.approvals import Approvals
 from toolfold.execution.history import direct_call, put_on_record
-from toolfold.ledger.base import Given, Made
+from toolfold.ledger.base import CallEntry, ReplyEntry
 from toolfold.models import Reply, ReplyMeta
 from toolfold.protocol.codec import decoder
 from toolfold.sources.functions import as_tool
@@ -191,7 +191,7 @@ class ExecutionCalls:
             self.accounts.not_repeated.append(call.tool)
             self._answer(call, Reply(call_id=call.id, error=text, meta=ReplyMeta(attempts=0, from_record=True)))
 
-    def restore(self, reply_entry: Given) -> None:
+    def restore(self, reply_entry: ReplyEntry) -> None:
         """A reply that the program had before it was replayed; the engine gives it to the program again."""
         self.accounts.restore(reply_entry)
         self.context.spent.calls[reply_entry.record.name] += 1
@@ -230,7 +230,7 @@ class ExecutionCalls:
         ended = time.perf_counter()
         self.replies_sent += 1
         self._life.run.answer(reply)  # first the answer: the guest goes on while we do the accounts
-        reply_entry = Given(reply, self.accounts.record(call, reply, began, ended))
+        reply_entry = ReplyEntry(reply, self.accounts.record(call, reply, began, ended))
         self._record.note_reply(call, reply_entry)
         self.accounts.add(reply_entry)
 
@@ -240,23 +240,23 @@ class ExecutionCalls:
         done = []
         for call, reply, seconds in served.calls:
             ended = time.perf_counter()
-            done.append((call, Given(reply, accounts.record(call, reply, ended - seconds, ended))))
+            done.append((call, ReplyEntry(reply, accounts.record(call, reply, ended - seconds, ended))))
         self._record.note_served(done)
         for call, reply_entry in done:
             if tell is not None:
                 tell(ToolCalled(self._plan.start_record.execution_id, call))
             accounts.add(reply_entry)
 
-    def answered_outside(self, replies: list[Reply]) -> list[Given]:
+    def answered_outside(self, replies: list[Reply]) -> list[ReplyEntry]:
         """What is to be written down of replies to open calls, before they are delivered."""
         now = time.perf_counter()
-        return [Given(reply, self.accounts.record(*self._of(reply), now)) for reply in replies]
+        return [ReplyEntry(reply, self.accounts.record(*self._of(reply), now)) for reply in replies]
 
     def _of(self, reply: Reply) -> tuple[Call, Reply, float]:
         call, began = self._open[reply.call_id]
         return call, reply, began
 
-    def deliver(self, reply_entry: Given) -> None:
+    def deliver(self, reply_entry: ReplyEntry) -> None:
         """A reply of the outside, which is on record already."""
         del self._open[reply_entry.reply.call_id]
         self.replies_sent += 1
@@ -393,7 +393,9 @@ async def serve_direct(services: Services, call: Call, *, idempotency_key: str |
         tell(DirectCall(call, reply, seconds))
     if services.ledger.is_lasting:
         start_record, outcome = direct_call(call, reply, seconds=seconds, door=services.door)
-        await put_on_record(services.ledger, start_record, outcome, Made(call), Given(reply, outcome.calls[0]))
+        await put_on_record(
+            services.ledger, start_record, outcome, CallEntry(call), ReplyEntry(reply, outcome.calls[0])
+        )
     return reply
 
 

@@ -15,7 +15,7 @@ from toolfold.execution.clock import WallClock
 from toolfold.execution.outcome import Accounts, code_size, outcome_of, unseen_key_hints
 from toolfold.execution.output import OutputStreams
 from toolfold.execution.pause import Pauses
-from toolfold.ledger.base import Made, Moment, Tape
+from toolfold.ledger.base import CallEntry, Moment, TapeEntry
 from toolfold.models import Problem
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from toolfold.events import Tell
     from toolfold.execution.output import OutputWatch
     from toolfold.execution.request import ExecutionPlan, Services
-    from toolfold.ledger.base import Entry, Given, Ledger, MomentKind, Sealed
+    from toolfold.ledger.base import Entry, Ledger, MomentKind, ReplyEntry, SealedSnapshot
     from toolfold.models import Call, Outcome, Paused, Reply
     from toolfold.tools.tool import Decision
 
@@ -182,7 +182,7 @@ class ExecutionRecord:
         if self._ledger.is_lasting:
             entries.append(Moment(kind="paused", at=self.at, facts={"clock": self._ledger.now()}))
         if self.is_taped:
-            entries.append(Tape(seconds_left=seconds_left))
+            entries.append(TapeEntry(seconds_left=seconds_left))
         if entries:
             self.note(*entries)
 
@@ -201,7 +201,7 @@ class ExecutionRecord:
     def note_tape(self, event: ReplayTape) -> None:
         """What a replay needs besides the replies; it comes before the calls that it led to."""
         self._is_spoilt = self._is_spoilt or event.is_spoilt
-        self.note(Tape(event.wakes, event.clocks, event.is_spoilt))
+        self.note(TapeEntry(event.wakes, event.clocks, event.is_spoilt))
 
     # calls
 
@@ -218,23 +218,23 @@ class ExecutionRecord:
         unnoted = self._unnoted
         if unnoted is not None and (call is None or unnoted is call):
             self._unnoted = None
-            self.note(Made(unnoted, self.at))
+            self.note(CallEntry(unnoted, self.at))
 
-    def note_reply(self, call: Call, reply_entry: Given) -> None:
+    def note_reply(self, call: Call, reply_entry: ReplyEntry) -> None:
         """The program has been given the reply."""
         if self._unnoted is call:
             self._unnoted = None
-            self.note(Made(call), reply_entry)
+            self.note(CallEntry(call), reply_entry)
         else:
             self.note(reply_entry)
 
-    def note_served(self, done: Sequence[tuple[Call, Given]]) -> None:
+    def note_served(self, done: Sequence[tuple[Call, ReplyEntry]]) -> None:
         """Rule 3, for calls that the engine has served: whatever their tools are, they have been called."""
         approval_tools = self._plan.approval_tools
         entries: list[Entry] = []
         for call, reply_entry in done:
             if call.tool not in approval_tools:
-                entries.append(Made(call))
+                entries.append(CallEntry(call))
             entries.append(reply_entry)
         self.note(*entries)
 
@@ -244,7 +244,7 @@ class ExecutionRecord:
             return None
         unnoted: tuple[Entry, ...] = ()
         if self._unnoted is call:
-            self._unnoted, unnoted = None, (Made(call, self.at),)
+            self._unnoted, unnoted = None, (CallEntry(call, self.at),)
         waits = self._ledger.secure(self._id, *unnoted, epoch=self._plan.epoch)
         return None if waits is None else self._unless_full(waits)
 
@@ -258,11 +258,11 @@ class ExecutionRecord:
 
     # pauses and the end
 
-    async def park(self, snapshot: Sealed | None = None) -> None:
+    async def park(self, snapshot: SealedSnapshot | None = None) -> None:
         """The execution is paused, and all of it is safe."""
         await self._ledger.park(self._id, epoch=self._plan.epoch, snapshot=snapshot)
 
-    async def accept(self, reply_entries: Sequence[Given]) -> None:
+    async def accept(self, reply_entries: Sequence[ReplyEntry]) -> None:
         """Replies of the outside are safe, before the program goes on."""
         await self._ledger.accept(self._id, reply_entries, epoch=self._plan.epoch)
 

@@ -19,7 +19,7 @@ from toolfold.errors import Fenced, ReplayDiverged, ToolfoldError, UsageError
 from toolfold.execution.outcome import record_of
 from toolfold.execution.output import Output
 from toolfold.ledger import encryption
-from toolfold.ledger.base import Decided, Given, Handed, Made, Moment, Parked, Tape
+from toolfold.ledger.base import CallEntry, DecisionEntry, HandoverEntry, Moment, PauseEntry, ReplyEntry, TapeEntry
 from toolfold.ledger.encryption import Pause
 from toolfold.models import Call, Limits, Outcome, Paused, Problem, Program, Reply, ReplyMeta, StartRecord
 from toolfold.protocol.codec import encode_ordered
@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from typing_extensions import TypeIs
 
     from toolfold.engines.base import Engine
-    from toolfold.ledger.base import Entry, History, Ledger, State
-    from toolfold.ledger.encryption import Snapshot
+    from toolfold.ledger.base import Entry, ExecutionHistory, Ledger, State
+    from toolfold.ledger.encryption import ProgramSnapshot
     from toolfold.models import Status
 
 
@@ -70,10 +70,10 @@ class RecordedExecution:
         return self.state == "ended"
 
 
-def read_recorded(history: History) -> RecordedExecution:
+def read_recorded(history: ExecutionHistory) -> RecordedExecution:
     """The part of a history that doors need."""
     outside = frozenset(history.start_record.outside)
-    reply_entries = [entry for entry in history.entries if isinstance(entry, Given)]
+    reply_entries = [entry for entry in history.entries if isinstance(entry, ReplyEntry)]
     return RecordedExecution(
         start_record=history.start_record,
         state=history.state,
@@ -91,40 +91,40 @@ def read_recorded(history: History) -> RecordedExecution:
     )
 
 
-def _rounds(history: History, outside: frozenset[str]) -> int:
+def _rounds(history: ExecutionHistory, outside: frozenset[str]) -> int:
     rounds, is_paused = 0, False
     for entry in history.entries:
-        if isinstance(entry, Tape) and entry.seconds_left is not None:
+        if isinstance(entry, TapeEntry) and entry.seconds_left is not None:
             is_paused = True  # again after a replay, which is the same pause
-        elif is_paused and (_is_decision(entry) or (isinstance(entry, Given) and entry.record.name in outside)):
+        elif is_paused and (_is_decision(entry) or (isinstance(entry, ReplyEntry) and entry.record.name in outside)):
             rounds, is_paused = rounds + 1, False
     return rounds
 
 
-def _first_pause(history: History, outside: frozenset[str]) -> Paused | None:
+def _first_pause(history: ExecutionHistory, outside: frozenset[str]) -> Paused | None:
     calls: dict[int, Call] = {}
     approvals: dict[int, Call] = {}
     for entry in history.entries:
         match entry:
-            case Tape() if entry.seconds_left is not None:
+            case TapeEntry() if entry.seconds_left is not None:
                 return _paused(history, calls, approvals) if calls or approvals else None
-            case Made() if entry.call.tool in outside:
+            case CallEntry() if entry.call.tool in outside:
                 calls[entry.call.id] = entry.call
-            case Given():
+            case ReplyEntry():
                 calls.pop(entry.reply.call_id, None)
             case Moment(kind="asked"):
                 facts = entry.facts
                 approvals[entry.call_id] = Call(
                     id=entry.call_id, tool=facts["tool"], arguments=facts["arguments"], line=facts["line"]
                 )
-            case Decided():
+            case DecisionEntry():
                 approvals.pop(entry.call_id, None)
             case _:
                 pass
     return None
 
 
-def _paused(history: History, calls: Mapping[int, Call], approvals: Mapping[int, Call]) -> Paused:
+def _paused(history: ExecutionHistory, calls: Mapping[int, Call], approvals: Mapping[int, Call]) -> Paused:
     start_record = history.start_record
     return Paused(
         execution_id=start_record.execution_id, calls=tuple(calls.values()), approvals=tuple(approvals.values()),
@@ -132,9 +132,9 @@ def _paused(history: History, calls: Mapping[int, Call], approvals: Mapping[int,
     )  # fmt: skip
 
 
-def _is_decision(entry: Entry) -> TypeIs[Decided]:
+def _is_decision(entry: Entry) -> TypeIs[DecisionEntry]:
     """Of the caller, on this very call; others may decide elsewhere, without a pause."""
-    return isinstance(entry, Decided) and entry.by.startswith(BY_CALLER) and not entry.under
+    return isinstance(entry, DecisionEntry) and entry.by.startswith(BY_CALLER) and not entry.under
 
 
 async def end_recorded(ledger: Ledger, execution_id: str, status: Status) -> bool:
@@ -208,23 +208,23 @@ def _cut(text: str, limit_bytes: int) -> str:
 class ReplayHistory:
     """The recorded part of an execution that goes on in another process, from its start or from a snapshot."""
 
-    def __init__(self, history: History, snapshot: Snapshot | None = None, *, epoch: int = 0) -> None:
+    def __init__(self, history: ExecutionHistory, snapshot: ProgramSnapshot | None = None, *, epoch: int = 0) -> None:
         execution_id = history.start_record.execution_id
         self.epoch = epoch
         """Of the ledger since it was taken over."""
         self.snapshot = snapshot
         self.rounds = _replay_rounds(history)
-        begin = 0 if snapshot is None else history.entries.index(Parked(self.rounds))
-        tapes = [entry for entry in history.entries[begin:] if isinstance(entry, Tape)]
+        begin = 0 if snapshot is None else history.entries.index(PauseEntry(self.rounds))
+        tapes = [entry for entry in history.entries[begin:] if isinstance(entry, TapeEntry)]
         if any(tape.is_spoilt for tape in tapes):
             raise UsageError(
                 f"execution {execution_id!r} cannot be replayed: it used threads, or read the clock too often"
             )
-        self._calls = {entry.call.id: entry.call for entry in history.entries if isinstance(entry, Made)}
-        self.reply_entries = [entry for entry in history.entries if isinstance(entry, Given)]
+        self._calls = {entry.call.id: entry.call for entry in history.entries if isinstance(entry, CallEntry)}
+        self.reply_entries = [entry for entry in history.entries if isinstance(entry, ReplyEntry)]
         self._entries_by_call = {entry.reply.call_id: entry for entry in self.reply_entries}
-        self._handed = {entry.call_id: entry.is_open for entry in history.entries if isinstance(entry, Handed)}
-        decided = (entry for entry in history.entries if isinstance(entry, Decided))
+        self._handed = {entry.call_id: entry.is_open for entry in history.entries if isinstance(entry, HandoverEntry)}
+        decided = (entry for entry in history.entries if isinstance(entry, DecisionEntry))
         self.decided = [(self._calls[entry.call_id], entry) for entry in decided if entry.call_id in self._calls]
         """Calls that asked, with the answers on record; what stands of these stands on."""
         self.seconds_left = _seconds_left(history)
@@ -257,12 +257,12 @@ class ReplayHistory:
         """Whether its tool left the answer to the outside, so that nothing of it has been done yet."""
         return self._handed.get(call_id, False)
 
-    def reply_entry_for(self, call_id: int) -> Given | None:
+    def reply_entry_for(self, call_id: int) -> ReplyEntry | None:
         """The reply on record to that call."""
         return self._entries_by_call.get(call_id)
 
 
-async def history_of(ledger: Ledger, execution_id: str) -> History:
+async def history_of(ledger: Ledger, execution_id: str) -> ExecutionHistory:
     """All that is on record of an execution.
 
     Raises:
@@ -274,7 +274,7 @@ async def history_of(ledger: Ledger, execution_id: str) -> History:
     return history
 
 
-async def take_over(execution_id: str, engine: Engine, ledger: Ledger) -> tuple[History, ReplayHistory]:
+async def take_over(execution_id: str, engine: Engine, ledger: Ledger) -> tuple[ExecutionHistory, ReplayHistory]:
     """Fence whichever process paused the execution, and read what it must be replayed from.
 
     Raises:
@@ -294,12 +294,12 @@ async def take_over(execution_id: str, engine: Engine, ledger: Ledger) -> tuple[
     return history, past
 
 
-def _refuse_ended(history: History) -> None:
+def _refuse_ended(history: ExecutionHistory) -> None:
     if history.state == "ended":
         raise UsageError(f"execution {history.start_record.execution_id!r} has ended; there is nothing to resume")
 
 
-async def snapshot_of(history: History, ledger: Ledger, engine: str) -> Snapshot | None:
+async def snapshot_of(history: ExecutionHistory, ledger: Ledger, engine: str) -> ProgramSnapshot | None:
     """The program at its last pause; `None` where none was kept, or where it is not for this engine or key.
 
     Raises:
@@ -318,38 +318,38 @@ def pause_of(start_record: StartRecord, number: int, engine: str) -> Pause:
     return Pause(execution_id=start_record.execution_id, tenant=start_record.tenant, round=number, engine=engine)
 
 
-def _replay_rounds(history: History) -> int:
-    return max((entry.round for entry in history.entries if isinstance(entry, Parked)), default=0)
+def _replay_rounds(history: ExecutionHistory) -> int:
+    return max((entry.round for entry in history.entries if isinstance(entry, PauseEntry)), default=0)
 
 
-def _seconds_left(history: History) -> float | None:
+def _seconds_left(history: ExecutionHistory) -> float | None:
     for entry in reversed(history.entries):
-        if isinstance(entry, Tape) and entry.seconds_left is not None:
+        if isinstance(entry, TapeEntry) and entry.seconds_left is not None:
             return entry.seconds_left
         if isinstance(entry, Moment) and entry.kind != "resumed":
             continue
-        if not isinstance(entry, Tape | Parked):
+        if not isinstance(entry, TapeEntry | PauseEntry):
             break  # it has gone on since
     return None
 
 
-def _paused_at(history: History) -> float | None:
+def _paused_at(history: ExecutionHistory) -> float | None:
     """At the first of the pauses that stand at the end of the record: a replay that paused again is the same pause."""
     paused_at = None
     for entry in reversed(history.entries):
         if isinstance(entry, Moment) and entry.kind == "paused":
             # Older versions noted the time of day alone.
             paused_at = float(entry.facts.get("clock", history.start_record.began_at + entry.at))
-        elif isinstance(entry, Given) or (isinstance(entry, Moment) and entry.kind == "resumed"):
+        elif isinstance(entry, ReplyEntry) or (isinstance(entry, Moment) and entry.kind == "resumed"):
             break
     return paused_at
 
 
-def _last_tick(history: History) -> float | None:
+def _last_tick(history: ExecutionHistory) -> float | None:
     for entry in reversed(history.entries):
         if isinstance(entry, Moment) and entry.kind == "ticked":
             return float(entry.facts["seconds_left"])
-        if isinstance(entry, Tape) and entry.seconds_left is not None:
+        if isinstance(entry, TapeEntry) and entry.seconds_left is not None:
             return entry.seconds_left
     return None
 
@@ -364,7 +364,7 @@ class Rerun:
         UsageError: Calls may be missing from the record, and it was not said which tools may be called again.
     """
 
-    def __init__(self, history: History, repeat: Collection[str] | None = None) -> None:
+    def __init__(self, history: ExecutionHistory, repeat: Collection[str] | None = None) -> None:
         self._id = history.start_record.execution_id
         self._repeat = frozenset(repeat or ())
         self._is_whole = history.is_whole
@@ -375,12 +375,12 @@ class Rerun:
             )
         self._replies: dict[bytes, deque[Reply]] = {}
         self._unanswered: Counter[bytes] = Counter()
-        reply_entries = {entry.reply.call_id: entry for entry in history.entries if isinstance(entry, Given)}
+        reply_entries = {entry.reply.call_id: entry for entry in history.entries if isinstance(entry, ReplyEntry)}
         for entry in history.entries:
-            if isinstance(entry, Made):
+            if isinstance(entry, CallEntry):
                 self._add(entry.call, reply_entries.get(entry.call.id))
 
-    def _add(self, call: Call, reply_entry: Given | None) -> None:
+    def _add(self, call: Call, reply_entry: ReplyEntry | None) -> None:
         if reply_entry is None or (reply_entry.reply.error is not None and reply_entry.record.from_record):
             self._unanswered[call_key(call)] += 1  # also where an earlier rerun could not know either
         elif reply_entry.reply.error is None:  # a failure is not a result to keep: the same call may work now

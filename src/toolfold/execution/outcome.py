@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from toolfold.events import Tell
     from toolfold.execution.calls import ExecutionCalls
     from toolfold.execution.output import OutputStreams
-    from toolfold.ledger.base import Given
+    from toolfold.ledger.base import ReplyEntry
     from toolfold.models import Call, StartRecord
     from toolfold.tools.learning import Learning
 
@@ -112,7 +112,7 @@ class Accounts:
         """The line of one call; nothing is kept yet."""
         return record_of(call, reply, began - self.began, ended - began)
 
-    def add(self, reply_entry: Given) -> None:
+    def add(self, reply_entry: ReplyEntry) -> None:
         """The program has this reply."""
         record = reply_entry.record
         self.recent_replies.add(record.name, reply_entry.reply)
@@ -122,7 +122,7 @@ class Accounts:
         if self._on_call is not None:
             self._on_call(record)
 
-    def restore(self, reply_entry: Given) -> None:
+    def restore(self, reply_entry: ReplyEntry) -> None:
         """The program had this reply before it was replayed; whoever listens was told then."""
         self.recent_replies.add(reply_entry.record.name, reply_entry.reply)
         self.records.append(reply_entry.record)

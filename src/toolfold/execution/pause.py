@@ -15,8 +15,8 @@ from toolfold.engines.base import Freezable, Timed
 from toolfold.errors import UsageError
 from toolfold.execution.history import pause_of
 from toolfold.ledger import encryption
-from toolfold.ledger.base import Sealed
-from toolfold.ledger.encryption import Snapshot
+from toolfold.ledger.base import SealedSnapshot
+from toolfold.ledger.encryption import ProgramSnapshot
 from toolfold.models import MIB, Paused
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from toolfold.execution.execution import ExecutionRecord, Life
     from toolfold.execution.output import OutputStreams
     from toolfold.execution.request import ExecutionPlan, Services
-    from toolfold.ledger.base import Given
+    from toolfold.ledger.base import ReplyEntry
     from toolfold.models import Reply
     from toolfold.tools.tool import Decision
 
@@ -94,7 +94,7 @@ class Pauses:
             seconds_left=self._clock.seconds_left,
         )
 
-    async def accept(self, replies: Sequence[Reply], decisions: Mapping[int, Decision]) -> list[Given]:
+    async def accept(self, replies: Sequence[Reply], decisions: Mapping[int, Decision]) -> list[ReplyEntry]:
         """Check what the outside says and write it down, before any of it is used."""
         if not self._life.is_paused:
             raise UsageError(f"execution {self._plan.start_record.execution_id!r} is running; wait for it to pause")
@@ -110,7 +110,7 @@ class Pauses:
         self._life.move("resume")
         return accepted
 
-    def go_on(self, accepted: Sequence[Given], decisions: Mapping[int, Decision]) -> None:
+    def go_on(self, accepted: Sequence[ReplyEntry], decisions: Mapping[int, Decision]) -> None:
         """Hand what was accepted to the program."""
         run = self._life.run
         timed = self._timed(run) if not self._waits_for_person else None
@@ -129,7 +129,7 @@ class Pauses:
             self._is_timed = isinstance(run, Timed)
         return cast("Timed", run) if self._is_timed else None
 
-    def take_up(self, snapshot: Snapshot) -> None:
+    def take_up(self, snapshot: ProgramSnapshot) -> None:
         """The program stands where it paused: be where its host was then."""
         self._output.stdout.add(snapshot.stdout, snapshot.stdout_cut_bytes)
         self._output.stderr.add(snapshot.stderr, snapshot.stderr_cut_bytes)
@@ -178,12 +178,12 @@ class Pauses:
             body = encryption.lock(snapshot, pause, seal)
         else:
             body = await asyncio.to_thread(encryption.lock, snapshot, pause, seal)
-        await self._record.park(Sealed(pause.round, body))
+        await self._record.park(SealedSnapshot(pause.round, body))
         self._rounds += 1
 
-    def _snapshot(self, frozen: bytes) -> Snapshot:
+    def _snapshot(self, frozen: bytes) -> ProgramSnapshot:
         stdout, stderr = self._output.stdout, self._output.stderr
-        return Snapshot(
+        return ProgramSnapshot(
             state=frozen,
             calls_made=self._calls.count,
             open_calls=self._calls.open,

@@ -1,4 +1,4 @@
-"""What happened, as the ledger keeps it: the contract of every store, and the values it holds.
+"""Ledger contract: the protocol of every store, its entries and values, its errors, and retention.
 
 A replay reads the same entries that a person does: calls in the order in which the program made
 them, replies in the order in which it got them, and the tape of its clock reads in between.
@@ -27,7 +27,7 @@ State: TypeAlias = Literal["running", "paused", "ended"]
 
 
 # Entries are kept as arrays that begin with the tag: a new field comes last, and has a default.
-class Made(msgspec.Struct, frozen=True, array_like=True, tag=0):
+class CallEntry(msgspec.Struct, frozen=True, array_like=True, tag=0):
     """The program made a call. Written before a tool that is not safe to repeat is called."""
 
     call: Call
@@ -36,26 +36,26 @@ class Made(msgspec.Struct, frozen=True, array_like=True, tag=0):
 
     def __eq__(self, other: object) -> bool:
         """The same call, whenever it was made."""
-        return self.call == other.call if isinstance(other, Made) else NotImplemented
+        return self.call == other.call if isinstance(other, CallEntry) else NotImplemented
 
     __hash__ = None  # type: ignore[assignment]  # its arguments may be a list
 
 
-class Given(msgspec.Struct, frozen=True, array_like=True, tag=1):
+class ReplyEntry(msgspec.Struct, frozen=True, array_like=True, tag=1):
     """The program was given a reply; entries stand in the order of delivery."""
 
     reply: Reply
     record: CallRecord
 
 
-class Handed(msgspec.Struct, frozen=True, array_like=True, tag=3):
+class HandoverEntry(msgspec.Struct, frozen=True, array_like=True, tag=3):
     """A tool that had been called left the answer to the outside (`is_open`), or goes on with that answer."""
 
     call_id: int
     is_open: bool
 
 
-class Decided(msgspec.Struct, frozen=True, array_like=True, tag=5):
+class DecisionEntry(msgspec.Struct, frozen=True, array_like=True, tag=5):
     """By what right a call was made, or why it was not. Stands before its `Made`, unless it was begun before."""
 
     call_id: int
@@ -68,7 +68,7 @@ class Decided(msgspec.Struct, frozen=True, array_like=True, tag=5):
     """The call whose answer stands for this one; 0 where this one was asked for itself."""
 
 
-class Tape(msgspec.Struct, frozen=True, array_like=True, tag=2):
+class TapeEntry(msgspec.Struct, frozen=True, array_like=True, tag=2):
     """Wake-ups and clock reads of the guest since the last one of these."""
 
     wakes: tuple[int, ...] = ()
@@ -78,7 +78,7 @@ class Tape(msgspec.Struct, frozen=True, array_like=True, tag=2):
     """Of the wall clock, where the program paused: its caller was told so, and is told the same after a restart."""
 
 
-class Parked(msgspec.Struct, frozen=True, array_like=True, tag=4):
+class PauseEntry(msgspec.Struct, frozen=True, array_like=True, tag=4):
     """The program paused, and its snapshot of that moment was kept. What stands before this need not be replayed."""
 
     round: int
@@ -103,11 +103,11 @@ class Moment(msgspec.Struct, frozen=True, kw_only=True, array_like=True, tag=6):
     `line`; of `ticked` what is left of the wall clock, `seconds_left`."""
 
 
-Entry: TypeAlias = Made | Given | Tape | Handed | Parked | Decided | Moment
+Entry: TypeAlias = CallEntry | ReplyEntry | TapeEntry | HandoverEntry | PauseEntry | DecisionEntry | Moment
 
 
 @dataclass(frozen=True, slots=True)
-class Sealed:
+class SealedSnapshot:
     """A snapshot as `ledger.snapshots` sealed it; a ledger keeps the latest of an execution until that ends."""
 
     round: int
@@ -115,7 +115,7 @@ class Sealed:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class History:
+class ExecutionHistory:
     """One execution, whole."""
 
     start_record: StartRecord
@@ -133,7 +133,7 @@ class History:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Summary:
+class ExecutionSummary:
     """One line of a listing."""
 
     execution_id: str
@@ -157,7 +157,7 @@ class Summary:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Change:
+class LedgerChange:
     """Something was written about an execution."""
 
     cursor: str
@@ -179,7 +179,7 @@ class Story:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Filter:
+class ExecutionFilter:
     """Which executions are wanted; what is `None` does not matter."""
 
     id: str | None = None
@@ -225,7 +225,7 @@ class Ledger(Protocol):
         It passes evenly: to set the clock of the machine changes nothing.
         """
 
-    def begin(self, begun: StartRecord) -> None: ...
+    def begin(self, start_record: StartRecord) -> None: ...
     def note(self, execution_id: str, *entries: Entry, epoch: int = 0) -> None: ...
     async def flush(self, execution_id: str) -> None:
         """All that was gathered for this execution is safe, and others can read it."""
@@ -236,13 +236,13 @@ class Ledger(Protocol):
         `None`: it is safe now. Otherwise it is when what this returns was awaited.
         """
 
-    async def park(self, execution_id: str, *, epoch: int = 0, snapshot: Sealed | None = None) -> None:
+    async def park(self, execution_id: str, *, epoch: int = 0, snapshot: SealedSnapshot | None = None) -> None:
         """The execution is paused. A snapshot is kept in one step with its entry `Parked`, and replaces the last.
 
         One that is too large for the ledger is left out: a replay then begins at the one before, or at the start.
         """
 
-    async def accept(self, execution_id: str, entries: Sequence[Given], *, epoch: int = 0) -> None:
+    async def accept(self, execution_id: str, entries: Sequence[ReplyEntry], *, epoch: int = 0) -> None:
         """Replies of the outside, written before the program goes on."""
 
     async def takeover(self, execution_id: str) -> int:
@@ -254,7 +254,7 @@ class Ledger(Protocol):
         With `wait` it is safe when this returns; if it cannot be written now, that is raised, and tried again later.
         """
 
-    async def load(self, execution_id: str) -> History | None: ...
+    async def load(self, execution_id: str) -> ExecutionHistory | None: ...
     async def snapshot(self, execution_id: str) -> bytes | None:
         """The body of the latest snapshot, as it was given; it is not looked into here."""
 
@@ -264,16 +264,18 @@ class Ledger(Protocol):
     async def find(self, prefix: str, *, limit: int = 2) -> list[str]:
         """Ids that start with `prefix`, in their order: two are enough to know that it is not unique."""
 
-    async def list(self, *, limit: int = 50, before: float | None = None, tenant: str | None = None) -> list[Summary]:
+    async def list(
+        self, *, limit: int = 50, before: float | None = None, tenant: str | None = None
+    ) -> list[ExecutionSummary]:
         """Newest first."""
 
-    async def search(self, wanted: Filter, *, limit: int = 50, before: str = "") -> Sequence[Summary]:
+    async def search(self, query: ExecutionFilter, *, limit: int = 50, before: str = "") -> Sequence[ExecutionSummary]:
         """Newest first; `before` is the id of the last one of the page before."""
 
     async def story(self, execution_id: str, *, after: int = 0) -> Story | None:
         """What is on record since `after`, a `Story.place`; `None` if the execution is not known."""
 
-    def follow(self, after: str | None = None) -> AsyncIterator[Change]:
+    def follow(self, after: str | None = None) -> AsyncIterator[LedgerChange]:
         """What any process writes, in the order in which it was written, and none twice.
 
         Of several writes about one execution that were not read yet, a ledger may tell of the last alone.
@@ -295,28 +297,28 @@ class Ledger(Protocol):
 # The words in which every store refuses a write, so that they read the same everywhere.
 
 
-def fenced(execution_id: str) -> Fenced:
+def fenced_error(execution_id: str) -> Fenced:
     """For a write with an old epoch."""
     return Fenced(f"execution {execution_id!r} was taken over by another process; leave it to that one")
 
 
-def suspended(execution_id: str) -> Fenced:
+def suspended_error(execution_id: str) -> Fenced:
     """For an execution whose host stops."""
     return Fenced(f"execution {execution_id!r} was cut off because its host stops; it is on record up to there")
 
 
-def leased(execution_id: str) -> Fenced:
+def leased_error(execution_id: str) -> Fenced:
     """For a takeover while another replica is there."""
     return Fenced(f"execution {execution_id!r} is held by another replica; send the request to that one")
 
 
-def not_taken_over(execution_id: str, error: OSError) -> LedgerFailed:
+def takeover_error(execution_id: str, error: OSError) -> LedgerFailed:
     """For a takeover whose mark cannot be left for the execution's process."""
     reason = (error.strerror or "unknown reason").lower()
     return LedgerFailed(f"execution {execution_id!r} cannot be taken over: {reason}; check the disk of the ledger")
 
 
-def full(execution_id: str, max_bytes: int) -> LedgerFull:
+def full_error(execution_id: str, max_bytes: int) -> LedgerFull:
     """For an execution that does not fit."""
     return LedgerFull(
         f"execution {execution_id!r} wants to keep more than {max_bytes} bytes; "
@@ -324,7 +326,7 @@ def full(execution_id: str, max_bytes: int) -> LedgerFull:
     )
 
 
-def unknown(execution_id: str) -> UsageError:
+def unknown_error(execution_id: str) -> UsageError:
     """For a write to nothing."""
     return UsageError(f"no execution {execution_id!r} in the ledger; it may have been forgotten since")
 
@@ -334,25 +336,25 @@ def ended(execution_id: str) -> UsageError:
     return UsageError(f"execution {execution_id!r} has ended; its record takes no more")
 
 
-def twice(execution_id: str) -> UsageError:
+def duplicate_error(execution_id: str) -> UsageError:
     """For a second start."""
     return UsageError(f"execution {execution_id!r} is in the ledger already; ids are used once")
 
 
-def unrecordable(execution_id: str | None, error: Exception) -> LedgerFailed:
+def unrecordable_error(execution_id: str | None, error: Exception) -> LedgerFailed:
     """For a write that no store could take, however healthy it is."""
-    what = "a write to the ledger" if execution_id is None else f"execution {execution_id!r}"
-    failure = LedgerFailed(f"{what} cannot be recorded: {str(error)[:200]!r}; the log has the details")
+    subject = "a write to the ledger" if execution_id is None else f"execution {execution_id!r}"
+    failure = LedgerFailed(f"{subject} cannot be recorded: {str(error)[:200]!r}; the log has the details")
     failure.__cause__ = error
     return failure
 
 
-def invalid_text(error: UnicodeEncodeError) -> UsageError:
+def invalid_text_error(error: UnicodeEncodeError) -> UsageError:
     """For a question with text that no record can have."""
     return UsageError(f"the ledger has no record with {error.object[:200]!r}: that is not valid Unicode text")
 
 
-def closed() -> LedgerFailed:
+def closed_error() -> LedgerFailed:
     """For any use after `close`; a server that stops may still have requests, which can be sent again."""
     return LedgerFailed("the ledger is closed; open it again")
 
@@ -401,7 +403,7 @@ class Schedule:
         self._bytes = 0
         self._executions = 0
 
-    def wrote(self, size_bytes: int, executions: int) -> None:
+    def record_write(self, size_bytes: int, executions: int) -> None:
         """Count what was added."""
         self._bytes += size_bytes
         self._executions += executions

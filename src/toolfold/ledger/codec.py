@@ -1,4 +1,4 @@
-"""Records to bytes and back, exactly: MessagePack, with marks for what it does not know.
+"""Codec of ledger records: MessagePack and back, exactly, with marks for what it does not know.
 
 Encoding an entry freezes it: a tool may change the value that it returned as soon as it has
 returned it. It is done on the event loop, so the common case is one call into C.
@@ -16,7 +16,7 @@ from typing import Final
 
 import msgspec
 
-from toolfold.ledger.base import Entry, Given, StartRecord
+from toolfold.ledger.base import Entry, ReplyEntry, StartRecord
 from toolfold.models import CallRecord, Outcome, Reply, ToolSpec
 from toolfold.protocol.codec import decoder, encode
 
@@ -26,7 +26,7 @@ _WORTH_DEFLATING_BYTES: Final = 512
 _SAMPLE_BYTES: Final = 4096
 
 
-class _Ended(msgspec.Struct, array_like=True, gc=False):
+class _StoredOutcome(msgspec.Struct, array_like=True, gc=False):
     outcome: Outcome
     has_own_calls: bool
 
@@ -61,14 +61,14 @@ def decode_entries(body: bytes) -> list[Entry]:
     return _entries.decode(body)
 
 
-def encode_begun(begun: StartRecord) -> bytes:
+def encode_start(start_record: StartRecord) -> bytes:
     """All but the grant, which many executions share: that is `encode_tools`."""
-    return encode(msgspec.structs.replace(begun, tools=()))
+    return encode(msgspec.structs.replace(start_record, tools=()))
 
 
-def decode_begun(body: bytes, tools: tuple[ToolSpec, ...]) -> StartRecord:
+def decode_start(body: bytes, tools: tuple[ToolSpec, ...]) -> StartRecord:
     """The start of an execution, with its grant."""
-    return msgspec.structs.replace(_begun.decode(body), tools=tools)
+    return msgspec.structs.replace(_starts.decode(body), tools=tools)
 
 
 def encode_tools(tools: tuple[ToolSpec, ...]) -> bytes:
@@ -81,26 +81,30 @@ def decode_tools(body: bytes) -> tuple[ToolSpec, ...]:
     return _tools.decode(body)
 
 
-def encode_outcome(outcome: Outcome, noted: Mapping[int, CallRecord]) -> bytes:
+def encode_outcome(outcome: Outcome, call_records: Mapping[int, CallRecord]) -> bytes:
     """An outcome; its calls are left out where they are the ones that the entries hold already."""
-    is_noted = len(outcome.calls) == len(noted) and all(noted.get(call.id) is call for call in outcome.calls)
-    return encode((replace(outcome, calls=()) if is_noted and noted else outcome, not is_noted))
+    is_recorded = len(outcome.calls) == len(call_records) and all(
+        call_records.get(call.id) is call for call in outcome.calls
+    )
+    return encode((replace(outcome, calls=()) if is_recorded and call_records else outcome, not is_recorded))
 
 
-def encode_cut_down(outcome: Outcome, max_bytes: int) -> bytes:
+def encode_truncated(outcome: Outcome, max_bytes: int) -> bytes:
     """An outcome that is too large to keep: how it ended, and a hint that says what is missing."""
     hint = f"the ledger kept no value, output, calls and files: together they are more than {max_bytes} bytes"
-    kept = replace(outcome, value=None, stdout="", stderr="", calls=(), files=(), hints=(*outcome.hints, hint))
-    return encode((kept, True))
+    truncated_outcome = replace(
+        outcome, value=None, stdout="", stderr="", calls=(), files=(), hints=(*outcome.hints, hint)
+    )
+    return encode((truncated_outcome, True))
 
 
 def decode_outcome(body: bytes, entries: Sequence[Entry]) -> Outcome:
     """An outcome, with the calls that its entries hold."""
-    ended = _ended.decode(body)
-    if ended.has_own_calls:
-        return ended.outcome
-    records = (entry.record for entry in entries if isinstance(entry, Given))
-    return replace(ended.outcome, calls=tuple(sorted(records, key=lambda record: record.id)))
+    stored_outcome = _outcomes.decode(body)
+    if stored_outcome.has_own_calls:
+        return stored_outcome.outcome
+    records = (entry.record for entry in entries if isinstance(entry, ReplyEntry))
+    return replace(stored_outcome.outcome, calls=tuple(sorted(records, key=lambda record: record.id)))
 
 
 def deflate(body: bytes) -> bytes:
@@ -121,6 +125,6 @@ def inflate(data: bytes) -> bytes:
 
 
 _entries: Final = decoder(list[Entry])
-_begun: Final = decoder(StartRecord)
+_starts: Final = decoder(StartRecord)
 _tools: Final = decoder(tuple[ToolSpec, ...])
-_ended: Final = decoder(_Ended)
+_outcomes: Final = decoder(_StoredOutcome)

@@ -1,4 +1,4 @@
-"""Bodies encrypted at rest: AES-256-GCM, bound to the execution and the row that they stand in.
+"""Encryption at rest (AES-256-GCM): bodies of a ledger, snapshots of paused programs, and the user's own key.
 
 What is sealed: programs, tools, arguments, replies, output, files. What stays readable, because
 listings and fences need it: ids, times, states, statuses, sessions, tenants, counts and sizes.
@@ -103,13 +103,13 @@ def seal_with(key: bytes | str, salt: bytes) -> Seal:
         UsageError: The key is empty or has the wrong length, or `cryptography` is missing.
     """
     if isinstance(key, str):
-        key = _decoded(key) or _derived(key, salt)
+        key = _decode_key(key) or _derive_key(key, salt)
     if len(key) != _KEY_BYTES:
         raise UsageError(f"a ledger key has 32 bytes, not {len(key)}; give a passphrase as text")
     return Seal(key)
 
 
-def _decoded(text: str) -> bytes | None:
+def _decode_key(text: str) -> bytes | None:
     try:
         key = base64.b64decode(text, validate=True)
     except (binascii.Error, ValueError):
@@ -117,7 +117,7 @@ def _decoded(text: str) -> bytes | None:
     return key if len(key) == _KEY_BYTES else None
 
 
-def _derived(passphrase: str, salt: bytes) -> bytes:
+def _derive_key(passphrase: str, salt: bytes) -> bytes:
     if not passphrase:
         raise UsageError("the ledger's key is empty; give 32 bytes as base64, or a passphrase")
     return hashlib.scrypt(passphrase.encode(), salt=salt, dklen=_KEY_BYTES, **_SCRYPT)
@@ -134,7 +134,7 @@ _PERSON: Final = b"toolfold-pauses"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Snapshot:
+class ProgramSnapshot:
     """A program at a pause: as its engine wrote it down, and what the host held of it."""
 
     state: bytes
@@ -189,7 +189,7 @@ def seal_with_bytes(key: bytes) -> Seal | None:
         return None
 
 
-def lock(snapshot: Snapshot, pause: Pause, seal: Seal) -> bytes:
+def lock(snapshot: ProgramSnapshot, pause: Pause, seal: Seal) -> bytes:
     """What the ledger keeps."""
     body = encode(snapshot)
     label = _label(pause, seal)
@@ -197,46 +197,46 @@ def lock(snapshot: Snapshot, pause: Pause, seal: Seal) -> bytes:
     return _encoder.encode(_Envelope(label, seal.seal(packed, _place(label))))
 
 
-def unlock(kept: bytes, pause: Pause, seal: Seal) -> Snapshot | None:
+def unlock(data: bytes, pause: Pause, seal: Seal) -> ProgramSnapshot | None:
     """The snapshot of this pause; `None` where another key or engine made it, so that the program is replayed.
 
     Raises:
         SealBroken: It is of another execution, tenant or pause, or was changed. Nothing of it was loaded.
     """
     try:
-        found = _envelopes.decode(kept)
+        envelope = _envelopes.decode(data)
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise _refusal(pause, "was changed since it was sealed") from error
-    label, wanted = found.label, _label(pause, seal)
-    if label.execution_id != wanted.execution_id:
+    label, expected = envelope.label, _label(pause, seal)
+    if label.execution_id != expected.execution_id:
         raise _refusal(pause, f"is of execution {label.execution_id!r}")
-    if label.tenant != wanted.tenant:
+    if label.tenant != expected.tenant:
         raise _refusal(pause, "is of another tenant")
-    if label.round != wanted.round:
-        raise _refusal(pause, f"is of pause {label.round}, and the record is at pause {wanted.round}")
-    if label != wanted:
+    if label.round != expected.round:
+        raise _refusal(pause, f"is of pause {label.round}, and the record is at pause {expected.round}")
+    if label != expected:
         return None
     try:
-        packed = seal.open(found.sealed, _place(wanted))
+        packed = seal.open(envelope.sealed, _place(expected))
     except (SealBroken, ValueError) as error:  # the latter where too little is left to hold a nonce
         raise _refusal(pause, "was changed since it was sealed") from error
     return _snapshot.decode(zlib.decompress(packed))
 
 
-def relock(kept: bytes, old: Seal, new: Seal) -> bytes:
+def relock(data: bytes, old: Seal, new: Seal) -> bytes:
     """The same snapshot with another key; one that `old` did not seal stays as it is, and is not loaded.
 
     Raises:
         SealBroken: It was changed.
     """
     try:
-        found = _envelopes.decode(kept)
-        if found.label.key_id != old.key_id:
-            return kept
-        packed = old.open(found.sealed, _place(found.label))
+        envelope = _envelopes.decode(data)
+        if envelope.label.key_id != old.key_id:
+            return data
+        packed = old.open(envelope.sealed, _place(envelope.label))
     except (SealBroken, msgspec.MsgspecError, ValueError) as error:
         raise SealBroken("a snapshot in the ledger was changed since it was sealed; do not trust it") from error
-    label = msgspec.structs.replace(found.label, key_id=new.key_id)
+    label = msgspec.structs.replace(envelope.label, key_id=new.key_id)
     return _encoder.encode(_Envelope(label, new.seal(packed, _place(label))))
 
 
@@ -257,7 +257,7 @@ def _refusal(pause: Pause, why: str) -> SealBroken:
 
 _encoder: Final = msgspec.msgpack.Encoder()
 _envelopes: Final = msgspec.msgpack.Decoder(_Envelope)
-_snapshot: Final = decoder(Snapshot)
+_snapshot: Final = decoder(ProgramSnapshot)
 
 
 # ----------------------------------------------------------------------------------------------------

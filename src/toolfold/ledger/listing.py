@@ -1,4 +1,4 @@
-"""Listings and statistics of ledgers without an index of their own: rows are looked through, newest first."""
+"""Listings and statistics of ledgers without an index, and changes of one execution as they are written."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
 
 import msgspec
 
-from toolfold.ledger.base import Filter, Summary
+from toolfold.ledger.base import ExecutionFilter, ExecutionSummary
 from toolfold.models import CallRecord, Outcome
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ _MOST_LANES: Final = 5
 _SAMPLED: Final = 16
 
 
-class Use(msgspec.Struct, frozen=True, array_like=True):
+class ToolUse(msgspec.Struct, frozen=True, array_like=True):
     """What one execution did with one tool."""
 
     tool: str
@@ -71,29 +71,29 @@ def lanes_of(outcome: Outcome) -> tuple[tuple[int, int, int, int], ...]:
     return tuple(bars)
 
 
-def uses_of(calls: Sequence[CallRecord]) -> list[Use]:
+def uses_of(calls: Sequence[CallRecord]) -> list[ToolUse]:
     """By tool, in the order of their first call; what came from a record was no use."""
     by_tool: dict[str, list[CallRecord]] = {}
     for call in calls:
         if not call.from_record:
             by_tool.setdefault(call.name, []).append(call)
-    return [_use(tool, made) for tool, made in by_tool.items()]
+    return [_use(tool, tool_calls) for tool, tool_calls in by_tool.items()]
 
 
-def _use(tool: str, made: list[CallRecord]) -> Use:
-    errors = [call.error for call in made if call.error is not None]
-    return Use(
+def _use(tool: str, calls: list[CallRecord]) -> ToolUse:
+    errors = [call.error for call in calls if call.error is not None]
+    return ToolUse(
         tool=tool,
-        calls=len(made),
+        calls=len(calls),
         failed=len(errors),
-        bytes_out=sum(call.bytes_out for call in made),
-        seconds=tuple(round(call.seconds, 6) for call in made[:: -(-len(made) // _SAMPLED)]),
+        bytes_out=sum(call.bytes_out for call in calls),
+        seconds=tuple(round(call.seconds, 6) for call in calls[:: -(-len(calls) // _SAMPLED)]),
         error=errors[-1][:300] if errors else "",
-        breaker=next((call.breaker for call in reversed(made) if call.breaker), ""),
+        breaker=next((call.breaker for call in reversed(calls) if call.breaker), ""),
     )
 
 
-Row: TypeAlias = tuple[Summary, tuple[Use, ...]]
+Row: TypeAlias = tuple[ExecutionSummary, tuple[ToolUse, ...]]
 Saving: TypeAlias = tuple[float, str, int, int, int]
 
 
@@ -103,7 +103,7 @@ class Facts(msgspec.Struct, frozen=True, array_like=True):
     failed: int
     saved_bytes: int
     lanes: tuple[tuple[int, int, int, int], ...]
-    uses: tuple[Use, ...]
+    uses: tuple[ToolUse, ...]
 
 
 class Statistics(Protocol):
@@ -111,7 +111,7 @@ class Statistics(Protocol):
 
     async def counts(self, since: float, tenant: str | None = None) -> dict[str, int]: ...
     async def savings(self, since: float, bucket: float, tenant: str | None = None) -> Sequence[Saving]: ...
-    async def uses(self, limit: int, tenant: str | None = None) -> Sequence[tuple[float, Use]]: ...
+    async def uses(self, limit: int, tenant: str | None = None) -> Sequence[tuple[float, ToolUse]]: ...
 
 
 encode_facts: Final = msgspec.msgpack.Encoder().encode
@@ -128,7 +128,7 @@ def facts_of(outcome: Outcome) -> Facts:
     )
 
 
-def with_facts(summary: Summary, facts: Facts | None) -> Row:
+def with_facts(summary: ExecutionSummary, facts: Facts | None) -> Row:
     """A row of a page."""
     if facts is None:
         return summary, ()
@@ -136,22 +136,22 @@ def with_facts(summary: Summary, facts: Facts | None) -> Row:
     return whole, facts.uses
 
 
-class Scanned:
+class UnindexedListing:
     """For a ledger without indexes to inherit from: it gives rows, and the rest is here."""
 
     def _rows(self, tenant: str | None) -> Iterator[Row]:
         """Newest first; each is made when it is asked for."""
         raise NotImplementedError
 
-    async def search(self, wanted: Filter, *, limit: int = 50, before: str = "") -> Sequence[Summary]:
-        rows = self._rows(wanted.tenant)
+    async def search(self, query: ExecutionFilter, *, limit: int = 50, before: str = "") -> Sequence[ExecutionSummary]:
+        rows = self._rows(query.tenant)
         if before:
             # Not by time: more than one may have begun in the same moment.
             rows = islice(dropwhile(lambda row: row[0].execution_id != before, rows), 1, None)
-        if wanted.since is not None:
-            earliest = wanted.since
+        if query.since is not None:
+            earliest = query.since
             rows = takewhile(lambda row: row[0].began_at >= earliest, rows)
-        return [summary for summary, _ in islice((row for row in rows if is_wanted(*row, wanted)), limit)]
+        return [summary for summary, _ in islice((row for row in rows if matches_filter(*row, query)), limit)]
 
     async def counts(self, since: float, tenant: str | None = None) -> dict[str, int]:
         counts = {"running": 0, "paused": 0, "recent": 0, "failed": 0}
@@ -167,32 +167,32 @@ class Scanned:
         sums: dict[tuple[float, str], list[int]] = defaultdict(lambda: [0, 0, 0])
         for summary, _ in takewhile(lambda row: row[0].began_at >= since, self._rows(tenant)):
             if summary.state == "ended":
-                of = sums[summary.began_at // bucket * bucket, summary.door]
-                of[0] += 1
-                of[1 if summary.saved_bytes >= 0 else 2] += abs(summary.saved_bytes)
+                totals = sums[summary.began_at // bucket * bucket, summary.door]
+                totals[0] += 1
+                totals[1 if summary.saved_bytes >= 0 else 2] += abs(summary.saved_bytes)
         return [(at, door, *figures) for (at, door), figures in sorted(sums.items())]  # type: ignore[misc]
 
-    async def uses(self, limit: int, tenant: str | None = None) -> Sequence[tuple[float, Use]]:
+    async def uses(self, limit: int, tenant: str | None = None) -> Sequence[tuple[float, ToolUse]]:
         return [(summary.began_at, use) for summary, uses in islice(self._rows(tenant), limit) for use in uses]
 
 
 # Any: the fields of a filter.
-def is_wanted(summary: Summary, uses: Sequence[Use], wanted: Filter) -> bool:
+def matches_filter(summary: ExecutionSummary, uses: Sequence[ToolUse], query: ExecutionFilter) -> bool:
     """Whether an execution is one of those."""
-    same: list[tuple[Any, Any]] = [
-        (wanted.id, summary.execution_id),
-        (wanted.state, summary.state),
-        (wanted.status, summary.status),
-        (wanted.door, summary.door),
-        (wanted.tenant, summary.tenant),
-        (wanted.session, summary.session),
+    pairs: list[tuple[Any, Any]] = [
+        (query.id, summary.execution_id),
+        (query.state, summary.state),
+        (query.status, summary.status),
+        (query.door, summary.door),
+        (query.tenant, summary.tenant),
+        (query.session, summary.session),
     ]
     return (
-        all(asked is None or asked == found for asked, found in same)
-        and (wanted.tool is None or any(use.tool == wanted.tool for use in uses))
-        and (wanted.since is None or summary.began_at >= wanted.since)
-        and (wanted.until is None or summary.began_at < wanted.until)
-        and (not wanted.text or wanted.text.lower() in summary.first_line.lower())
+        all(expected is None or expected == actual for expected, actual in pairs)
+        and (query.tool is None or any(use.tool == query.tool for use in uses))
+        and (query.since is None or summary.began_at >= query.since)
+        and (query.until is None or summary.began_at < query.until)
+        and (not query.text or query.text.lower() in summary.first_line.lower())
     )
 
 
@@ -206,7 +206,7 @@ async def changes_of(ledger: Ledger, execution_id: str) -> AsyncIterator[Story]:
     """Its story from the start, then what came since, at least every second; ends with it, or if it is forgotten."""
     # Any: an async generator, which the contract calls an iterator.
     changes: Any = ledger.follow()
-    coming = asyncio.ensure_future(anext(changes))
+    next_change = asyncio.ensure_future(anext(changes))
     place = 0
     try:
         while True:
@@ -219,16 +219,16 @@ async def changes_of(ledger: Ledger, execution_id: str) -> AsyncIterator[Story]:
             place = story.place
             deadline = asyncio.get_running_loop().time() + _LOOK_SECONDS
             while True:
-                left = deadline - asyncio.get_running_loop().time()
-                done, _ = await asyncio.wait([coming], timeout=max(0.0, left))
+                remaining_seconds = deadline - asyncio.get_running_loop().time()
+                done, _ = await asyncio.wait([next_change], timeout=max(0.0, remaining_seconds))
                 if not done:
                     break  # that it was forgotten is told to nobody
-                change = coming.result()
-                coming = asyncio.ensure_future(anext(changes))
+                change = next_change.result()
+                next_change = asyncio.ensure_future(anext(changes))
                 if change.execution_id in ("", execution_id):
                     break
     finally:
-        coming.cancel()
+        next_change.cancel()
         with suppress(BaseException):
-            await coming
+            await next_change
         await changes.aclose()

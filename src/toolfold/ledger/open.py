@@ -1,4 +1,4 @@
-"""From the word that a user writes to a ledger: `memory`, a server, a path, or nothing for the usual place."""
+"""Ledger factory: opens the one that a user names: `memory`, a server, a path, or nothing for the default file."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from toolfold.ledger.sqlite.store import SqliteLedger
 
 if TYPE_CHECKING:
     from toolfold.ledger.redis.store import RedisLedger
-    from toolfold.ledger.sqlite.rekey import Rekeyed
+    from toolfold.ledger.sqlite.rekey import RekeyResult
 
 _SERVERS: Final = ("redis://", "rediss://", "valkey://", "valkeys://", "unix://")
 
@@ -36,7 +36,7 @@ def open_ledger(
     return SqliteLedger(path, keep=keep, key=key, max_execution_bytes=max_execution_bytes)
 
 
-def rekey_ledger(where: str | None, key: str | None, new_key: str) -> Rekeyed:
+def rekey_ledger(where: str | None, key: str | None, new_key: str) -> RekeyResult:
     """Another key for the ledger at `where`, which is sealed with `key`.
 
     Raises:
@@ -70,10 +70,10 @@ def _on_server(url: str, **options: Any) -> Ledger:
 
 
 def _path(where: str | None) -> Path:
-    return usual_path() if where is None else Path(where).expanduser()
+    return default_path() if where is None else Path(where).expanduser()
 
 
-def usual_path() -> Path:
+def default_path() -> Path:
     """The default file; its folder is made for this user only."""
     # Imported here: who names a ledger does not need it.
     import platformdirs  # noqa: PLC0415

@@ -1,4 +1,4 @@
-"""Decisions of a person in another process: how one is kept in a ledger, and how the process that waits is told.
+"""Remote approvals: decisions of a person in another process, kept in a ledger that the waiting process follows.
 
 The first decision on a call is the one that counts. It is sealed with a key that only those have who may decide,
 and bound to the execution, its epoch, the call and the arguments that were shown.
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
 import msgspec
 
 from toolfold.errors import SealBroken, ToolfoldError, UsageError, install_extra
-from toolfold.ledger.base import Change, Ledger
+from toolfold.ledger.base import Ledger, LedgerChange
 from toolfold.ledger.encryption import Seal
 from toolfold.models import Call, Covers, ToolSpec, Value
 from toolfold.protocol.codec import decoder, encode
@@ -32,7 +32,7 @@ AskClient: TypeAlias = Callable[[Call, ToolSpec], Awaitable[Decision | None]]
 """Asks the client that sent the program; `None` decides nothing, and the question stays open."""
 
 
-class Decisive(Protocol):
+class DecisionStore(Protocol):
     """The part of a ledger that carries decisions."""
 
     async def decide(self, execution_id: str, epoch: int, call_id: int, body: bytes) -> bool:
@@ -42,7 +42,7 @@ class Decisive(Protocol):
         """What `decide` was given."""
 
 
-class _Kept(msgspec.Struct, frozen=True):
+class _StoredDecision(msgspec.Struct, frozen=True):
     approved: bool
     reason: str
     digest: bytes
@@ -52,12 +52,12 @@ class _Kept(msgspec.Struct, frozen=True):
     calls: int | None = None
 
 
-_decode: Final = decoder(_Kept)
+_decode: Final = decoder(_StoredDecision)
 
 
 def arguments_digest(arguments: Mapping[str, Value]) -> str:
     """Names the arguments that a person was shown."""
-    return hashlib.sha256(encode(_sorted(arguments))).hexdigest()[:32]
+    return hashlib.sha256(encode(_sort_keys(arguments))).hexdigest()[:32]
 
 
 def decision_seal(ledger: Ledger) -> Seal:
@@ -78,10 +78,10 @@ def decision_seal(ledger: Ledger) -> Seal:
 def lock(decision: Decision, seal: Seal, *, execution_id: str, epoch: int, call_id: int, digest: str) -> bytes:
     """A decision as the ledger keeps it."""
     arguments = None if decision.arguments is None else dict(decision.arguments)
-    kept = _Kept(
+    stored_decision = _StoredDecision(
         decision.approved, decision.reason, digest.encode(), decision.by, decision.covers, arguments, decision.calls
     )
-    return seal.seal(encode(kept), _place(execution_id, epoch, call_id))
+    return seal.seal(encode(stored_decision), _place(execution_id, epoch, call_id))
 
 
 class LedgerApproval:
@@ -99,7 +99,7 @@ class LedgerApproval:
         self._client = client
         self._seal: Seal | None = None
         self._waiting: dict[tuple[str, int, int], asyncio.Future[bytes]] = {}
-        self._following: asyncio.Task[None] | None = None
+        self._follow_task: asyncio.Task[None] | None = None
 
     async def __call__(self, call: Call, spec: ToolSpec) -> Decision:
         """Outside of an execution nobody can find the question."""
@@ -110,30 +110,32 @@ class LedgerApproval:
 
         async def approve(call: Call, spec: ToolSpec) -> Decision:
             with standing():
-                return await self._asked((execution_id, epoch, call.id), call, spec)
+                return await self._wait_for_decision((execution_id, epoch, call.id), call, spec)
 
         return approve
 
-    async def _asked(self, place: tuple[str, int, int], call: Call, spec: ToolSpec) -> Decision:
+    async def _wait_for_decision(self, place: tuple[str, int, int], call: Call, spec: ToolSpec) -> Decision:
         seal = self._seal = self._seal or decision_seal(self._ledger)
         answer: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
         self._waiting[place] = answer
-        if self._following is None or self._following.done():
-            self._following = asyncio.create_task(self._follow())
-        asking = None if self._client is None else asyncio.create_task(self._ask(self._client, place, call, spec))
+        if self._follow_task is None or self._follow_task.done():
+            self._follow_task = asyncio.create_task(self._follow())
+        client_task = (
+            None if self._client is None else asyncio.create_task(self._ask_client(self._client, place, call, spec))
+        )
         try:
             async with asyncio.timeout(self._wait_seconds):
-                return self._opened(await answer, seal, place, call)
+                return self._open_decision(await answer, seal, place, call)
         except TimeoutError:
             return Decision(approved=False, reason=f"nobody answered within {self._wait_seconds:g} s")
         finally:
             del self._waiting[place]
-            if asking is not None:
-                asking.cancel()
-            if not self._waiting and self._following is not None:
-                self._following.cancel()
+            if client_task is not None:
+                client_task.cancel()
+            if not self._waiting and self._follow_task is not None:
+                self._follow_task.cancel()
 
-    async def _ask(self, client: AskClient, place: tuple[str, int, int], call: Call, spec: ToolSpec) -> None:
+    async def _ask_client(self, client: AskClient, place: tuple[str, int, int], call: Call, spec: ToolSpec) -> None:
         """Put the client's answer on record as a console's is: of two that come at once, one counts."""
         try:
             decision = await client(call, spec)
@@ -151,40 +153,40 @@ class LedgerApproval:
             digest=arguments_digest(call.arguments),
         )  # fmt: skip
         # Every ledger of ours carries decisions.
-        ledger: Decisive = self._ledger  # type: ignore[assignment]
+        ledger: DecisionStore = self._ledger  # type: ignore[assignment]
         with suppress(ToolfoldError):  # a ledger that is away counts nobody else's answer either
             if not await ledger.decide(*place, body):
                 body = await ledger.decision(*place) or body
         if not answer.done():
             answer.set_result(body)
 
-    def _opened(self, body: bytes, seal: Seal, place: tuple[str, int, int], call: Call) -> Decision:
+    def _open_decision(self, body: bytes, seal: Seal, place: tuple[str, int, int], call: Call) -> Decision:
         try:
-            kept = _decode.decode(seal.open(body, _place(*place)))
+            entry = _decode.decode(seal.open(body, _place(*place)))
         except (SealBroken, msgspec.MsgspecError, ValueError):
             return Decision(approved=False, reason="the decision was made with another key")
-        if kept.approved and kept.digest.decode() != arguments_digest(call.arguments):
+        if entry.approved and entry.digest.decode() != arguments_digest(call.arguments):
             return Decision(approved=False, reason="the decision was on other arguments")
         return Decision(
-            approved=kept.approved, reason=kept.reason, arguments=kept.arguments, covers=kept.covers, by=kept.by,
-            calls=kept.calls,
+            approved=entry.approved, reason=entry.reason, arguments=entry.arguments, covers=entry.covers, by=entry.by,
+            calls=entry.calls,
         )  # fmt: skip
 
     async def _follow(self) -> None:
         ledger: Any = self._ledger
-        changes: AsyncGenerator[Change, None] = ledger.follow()
-        looking = asyncio.ensure_future(anext(changes))
+        changes: AsyncGenerator[LedgerChange, None] = ledger.follow()
+        next_change = asyncio.ensure_future(anext(changes))
         try:
             while True:
-                done, _ = await asyncio.wait([looking], timeout=1.0)
+                done, _ = await asyncio.wait([next_change], timeout=1.0)
                 # Now and then without a change: what an older toolfold decides may be told to nobody.
-                await self._look(looking.result().execution_id if done else "")
+                await self._look(next_change.result().execution_id if done else "")
                 if done:
-                    looking = asyncio.ensure_future(anext(changes))
+                    next_change = asyncio.ensure_future(anext(changes))
         finally:
-            looking.cancel()
+            next_change.cancel()
             with suppress(BaseException):
-                await looking
+                await next_change
             await changes.aclose()
 
     async def _look(self, execution_id: str) -> None:
@@ -203,7 +205,7 @@ def _place(execution_id: str, epoch: int, call_id: int) -> str:
     return f"{execution_id}/{epoch}/{call_id}/decision"
 
 
-def _sorted(value: Value) -> Value:
+def _sort_keys(value: Value) -> Value:
     if isinstance(value, Mapping):
-        return {key: _sorted(value[key]) for key in sorted(value, key=str)}
-    return [_sorted(one) for one in value] if isinstance(value, list | tuple) else value
+        return {key: _sort_keys(value[key]) for key in sorted(value, key=str)}
+    return [_sort_keys(item) for item in value] if isinstance(value, list | tuple) else value

@@ -4,7 +4,7 @@ import pytest
 
 import toolfold
 from toolfold import Paused, Runtime
-from toolfold.ledger.base import Made
+from toolfold.ledger.base import CallEntry
 from toolfold.ledger.memory import MemoryLedger
 
 
@@ -82,7 +82,7 @@ async def test_a_paused_call_and_its_record_have_the_line() -> None:
     assert not isinstance(outcome, Paused)
     assert [call.line for call in outcome.calls] == [2]
     assert history is not None
-    assert [entry.call.line for entry in history.entries if isinstance(entry, Made)] == [2]
+    assert [entry.call.line for entry in history.entries if isinstance(entry, CallEntry)] == [2]
 
 
 async def test_tools_are_still_coroutine_functions_and_their_wrappers_are_what_they_are() -> None:

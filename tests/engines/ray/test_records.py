@@ -15,7 +15,7 @@ from toolfold.engines.ray.replay import Diverged, RunHistory
 from toolfold.engines.ray.run import NodeServedCalls
 from toolfold.errors import ToolFailed
 from toolfold.events import ProgramPrinted, RuntimeEvent, ToolCalled, ToolReplied
-from toolfold.ledger.base import Entry, Given, Made
+from toolfold.ledger.base import CallEntry, Entry, ReplyEntry
 from toolfold.ledger.memory import MemoryLedger
 from toolfold.models import Call, Limits, Reply
 from toolfold.protocol.codec import Violation
@@ -99,7 +99,7 @@ def _heard(event: RuntimeEvent) -> Any:
 
 
 def _kept(entry: Entry) -> Any:
-    if not isinstance(entry, Given):
+    if not isinstance(entry, ReplyEntry):
         return entry
     record, reply = entry.record, entry.reply
     if reply.error is not None:
@@ -135,7 +135,7 @@ async def test_calls_that_are_answered_out_of_turn_are_all_on_record() -> None:
     )
     value, heard, kept = await on_a_node(text)
 
-    calls = sorted(one.call.id for one in kept if isinstance(one, Made))
+    calls = sorted(one.call.id for one in kept if isinstance(one, CallEntry))
     replies = sorted(one[0][0] for one in kept if isinstance(one, tuple))
     assert value == [n * 10 for n in range(20)]
     assert (calls, replies) == ([*range(1, 25)], [*range(1, 25)])
@@ -149,7 +149,7 @@ async def test_the_record_has_what_a_tool_was_given_and_not_what_it_made_of_it()
 
     call = Call(id=1, tool="drain", arguments={"items": [1, 2]}, line=1)
     assert value == 3
-    assert kept == [Made(call), ((1, "drain", {"items": [1, 2]}, 15, 1, 1, 1), 3, 1)]
+    assert kept == [CallEntry(call), ((1, "drain", {"items": [1, 2]}, 15, 1, 1, 1), 3, 1)]
 
 
 # as parts

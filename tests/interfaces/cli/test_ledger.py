@@ -14,8 +14,8 @@ import pytest
 from tests.interfaces.cli.conftest import ENVIRONMENT, Cli
 from tests.ledger.made_up import begun, given, made, outcome
 from toolfold import UsageError
-from toolfold.ledger.base import History, Sealed, Summary
-from toolfold.ledger.encryption import Pause, Seal, Snapshot, lock, unlock
+from toolfold.ledger.base import ExecutionHistory, ExecutionSummary, SealedSnapshot
+from toolfold.ledger.encryption import Pause, ProgramSnapshot, Seal, lock, unlock
 from toolfold.ledger.sqlite.rekey import rekey as again
 from toolfold.ledger.sqlite.store import SqliteLedger
 
@@ -23,9 +23,9 @@ pytestmark = pytest.mark.long
 
 OLD, NEW = base64.b64encode(b"o" * 32).decode(), "four other words here"
 PAUSE = Pause(execution_id="bb22", tenant="", round=1, engine="monty 1.4.0/1")
-SNAPSHOT = Snapshot(state=b"state" * 100, calls_made=1)
+SNAPSHOT = ProgramSnapshot(state=b"state" * 100, calls_made=1)
 
-Records = tuple[list[Summary], History | None, History | None, Snapshot | None]
+Records = tuple[list[ExecutionSummary], ExecutionHistory | None, ExecutionHistory | None, ProgramSnapshot | None]
 
 
 @pytest.fixture(autouse=True)
@@ -46,7 +46,7 @@ async def ledger(folder: Path) -> Path:
     opened.note("bb22", made(1, question="go on?"))
     seal = opened.snapshot_seal()
     assert seal is not None
-    await opened.park("bb22", snapshot=Sealed(round=1, body=lock(SNAPSHOT, PAUSE, seal)))
+    await opened.park("bb22", snapshot=SealedSnapshot(round=1, body=lock(SNAPSHOT, PAUSE, seal)))
     await opened.close()
     return path
 

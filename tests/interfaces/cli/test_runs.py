@@ -12,7 +12,7 @@ from tests.ledger.made_up import begun, given, made, outcome
 from toolfold import Problem, UsageError
 from toolfold.interfaces.cli.commands.runs import runs_app
 from toolfold.interfaces.cli.history import safe
-from toolfold.ledger.base import Decided, Given, Made
+from toolfold.ledger.base import CallEntry, DecisionEntry, ReplyEntry
 from toolfold.ledger.sqlite.store import SqliteLedger
 from toolfold.models import Call, CallRecord, File, Media, Program, Reply
 from toolfold.runtime import Runtime
@@ -50,14 +50,14 @@ def ledger(tmp_path: Path) -> Path:
             begun("aa11", began_at=NOON, program=Program(text=PROGRAM), engine="process", isolation="namespace")
         )
         for record, value in zip(records, [12.5, {"rows": [b"\xff", "é"]}], strict=True):
-            reply = Given(Reply(call_id=record.id, value=value), record)
+            reply = ReplyEntry(Reply(call_id=record.id, value=value), record)
             opened.note("aa11", made(record.id, **record.arguments), reply)
         await opened.finish("aa11", outcome("aa11", stdout="got 2\n", calls=tuple(records), seconds=0.4))
 
         opened.begin(begun("ab22", began_at=NOON + 1, rerun_of="aa11", session="s1"))
         error = "no share 'X'\nask someone else"
         failed = CallRecord(id=1, name="price", arguments={"ticker": "X"}, seconds=0.1, error=error)
-        opened.note("ab22", made(1, ticker="X"), Given(Reply(call_id=1, error=error), failed))
+        opened.note("ab22", made(1, ticker="X"), ReplyEntry(Reply(call_id=1, error=error), failed))
         problem = Problem(kind="wall_clock", message="the program took longer than 1 s")
         await opened.finish("ab22", outcome("ab22", status="timeout", problem=problem, calls=(failed,), seconds=1.0))
 
@@ -247,10 +247,10 @@ def test_show_says_by_whose_right_each_call_was_made(runs: Runs, ledger: Path) -
         opened = SqliteLedger(ledger)
         opened.begin(begun("dd55", began_at=NOON + 3))
         rights = [
-            Decided(1, True, "", "ann", "tool", 9),
-            *(Decided(n, True, "", "ann", "tool", 9, 1) for n in (2, 3, 5)),
+            DecisionEntry(1, True, "", "ann", "tool", 9),
+            *(DecisionEntry(n, True, "", "ann", "tool", 9, 1) for n in (2, 3, 5)),
         ]
-        opened.note("dd55", *rights, Decided(4, False, "not\x1b[31m that", "bob"))
+        opened.note("dd55", *rights, DecisionEntry(4, False, "not\x1b[31m that", "bob"))
         await opened.finish("dd55", outcome("dd55"))
         await opened.close()
 
@@ -296,7 +296,7 @@ def test_show_as_json_has_all_of_a_call_that_is_open(runs: Runs, ledger: Path) -
     async def leave_open() -> None:
         opened = SqliteLedger(ledger)
         opened.begin(begun("ee66", began_at=NOON, session="s1", tenant="t", engine="process", isolation="landlock"))
-        opened.note("ee66", Made(call))
+        opened.note("ee66", CallEntry(call))
         await opened.park("ee66")
         await opened.close()
 

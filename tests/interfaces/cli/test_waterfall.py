@@ -15,18 +15,18 @@ from tests.ledger.made_up import begun, outcome
 from toolfold.interfaces.cli.app import run_command
 from toolfold.interfaces.cli.console_links import page_of
 from toolfold.interfaces.cli.history import Waterfall
-from toolfold.ledger.base import Decided, Entry, Given, Made, Moment, Story
+from toolfold.ledger.base import CallEntry, DecisionEntry, Entry, Moment, ReplyEntry, Story
 from toolfold.ledger.sqlite.store import SqliteLedger
 from toolfold.models import Call, CallRecord, Outcome, Reply
 
 
-def made(call_id: int, at: float, tool: str = "price") -> Made:
-    return Made(Call(id=call_id, tool=tool, arguments={}), at)
+def made(call_id: int, at: float, tool: str = "price") -> CallEntry:
+    return CallEntry(Call(id=call_id, tool=tool, arguments={}), at)
 
 
-def given(call_id: int, at: float, seconds: float, error: str | None = None) -> Given:
+def given(call_id: int, at: float, seconds: float, error: str | None = None) -> ReplyEntry:
     record = CallRecord(id=call_id, name="price", arguments={}, started_seconds=at, seconds=seconds, error=error)
-    return Given(Reply(call_id=call_id, error=error), record)
+    return ReplyEntry(Reply(call_id=call_id, error=error), record)
 
 
 def drawn(*entries: Entry, ended: Outcome | None = None) -> list[str]:
@@ -51,7 +51,7 @@ def test_what_is_open_waits_or_was_printed_is_told_and_nothing_moves_the_cursor(
     asked = Moment(kind="asked", at=1.0, call_id=2, facts={"tool": "pay", "arguments": {}, "line": 1})
     entries = (
         made(1, 0.0, "\x1b[2Jprice"), asked, Moment(kind="asked", at=1.0, call_id=3, facts={"tool": "mail"}),
-        Decided(3, True), Moment(kind="printed", at=1.0, text="one\ntwo\x1b[31m\n", facts={"stream": "stdout"}),
+        DecisionEntry(3, True), Moment(kind="printed", at=1.0, text="one\ntwo\x1b[31m\n", facts={"stream": "stdout"}),
     )  # fmt: skip
 
     lines = drawn(*entries)

@@ -11,7 +11,7 @@ from tests.interfaces.http.talk import WEATHER, result, start
 from toolfold import tool
 from toolfold.interfaces.http import Settings
 from toolfold.interfaces.http.settings import ApiKey
-from toolfold.ledger.base import Decided, Ledger
+from toolfold.ledger.base import DecisionEntry, Ledger
 from toolfold.ledger.memory import MemoryLedger
 from toolfold.ledger.sqlite.store import SqliteLedger
 from toolfold.tools.policy import Policy
@@ -37,12 +37,12 @@ class Table:
         options = {"policy": Policy(ask=["write"]), **options}
         return serve(settings, folder, ledger=self.ledger, tools=[write], **options)
 
-    async def rights(self) -> list[Decided]:
+    async def rights(self) -> list[DecisionEntry]:
         """Of the latest program, call by call."""
         latest = (await self.ledger.list(limit=1))[0]
         history = await self.ledger.load(latest.execution_id)
         assert history is not None
-        return [entry for entry in history.entries if isinstance(entry, Decided)]
+        return [entry for entry in history.entries if isinstance(entry, DecisionEntry)]
 
 
 KEYS = {"one": tuple(ApiKey(secret=role, roles=frozenset((role,))) for role in ("read", "run", "approve"))}
@@ -111,7 +111,8 @@ async def test_one_yes_for_a_loop_of_fifty_writes_is_asked_once_and_is_the_right
     assert (ended.json()["status"], ended.json()["stdout"]) == ("completed", "done\n")
     assert table.rows == list(range(50))
     assert rights == [
-        Decided(n, approved=True, by="caller local", covers="tool", under=0 if n == 1 else 1) for n in range(1, 51)
+        DecisionEntry(n, approved=True, by="caller local", covers="tool", under=0 if n == 1 else 1)
+        for n in range(1, 51)
     ]
     assert asked(again)[2] == [("call_001", "write", {"row": 0})]  # it went with its program
 

@@ -12,7 +12,7 @@ from tests.interfaces.http.conftest import KEYS, Served, serve
 from tests.interfaces.http.talk import LIBRECHAT, WEATHER, finish, go_on, result, start
 from toolfold import tool
 from toolfold.interfaces.http import Settings
-from toolfold.ledger.base import History
+from toolfold.ledger.base import ExecutionHistory
 from toolfold.ledger.open import open_ledger
 from toolfold.ledger.sqlite.store import SqliteLedger
 from toolfold.tools.policy import Policy
@@ -173,7 +173,7 @@ class Unseen(SqliteLedger):
 
     is_hidden = True
 
-    async def load(self, execution_id: str) -> History | None:
+    async def load(self, execution_id: str) -> ExecutionHistory | None:
         if self.is_hidden:
             self.is_hidden = False
             return None

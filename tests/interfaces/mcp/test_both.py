@@ -13,7 +13,7 @@ from tests.interfaces.mcp.conftest import ERAS, run, texts
 from toolfold import tool
 from toolfold.config.model import Config
 from toolfold.interfaces.mcp.setup import open_door
-from toolfold.ledger.base import Decided, Filter, Moment
+from toolfold.ledger.base import DecisionEntry, ExecutionFilter, Moment
 from toolfold.ledger.remote_approval import arguments_digest, decision_seal, lock
 from toolfold.ledger.sqlite.store import SqliteLedger
 from toolfold.sources.functions import as_tool
@@ -43,7 +43,7 @@ async def console(tmp_path: Path) -> AsyncIterator[SqliteLedger]:
 
 async def question(ledger: SqliteLedger) -> tuple[str, Moment]:
     while True:
-        for summary in await ledger.search(Filter(state="running")):
+        for summary in await ledger.search(ExecutionFilter(state="running")):
             story = await ledger.story(summary.execution_id)
             for entry in story.entries if story is not None else ():
                 if isinstance(entry, Moment) and entry.kind == "asked":
@@ -92,7 +92,7 @@ async def test_an_answer_of_the_client_counts_and_one_of_the_console_after_it_do
     door = open_door(config_of(tmp_path), modules=[as_tool(pay)])
     async with door, Client(door.server, mode=era, elicitation_callback=reply) as client:
         result = await run(client, CODE)
-        while not (ended := await console.search(Filter(state="ended"))):
+        while not (ended := await console.search(ExecutionFilter(state="ended"))):
             await asyncio.sleep(0.01)
         late = await console.decide(ended[0].execution_id, 0, 1, b"x")
         history = await console.load(ended[0].execution_id)
@@ -100,7 +100,7 @@ async def test_an_answer_of_the_client_counts_and_one_of_the_console_after_it_do
     assert history is not None
     assert texts(result) == [f"[Script executed successfully]\n{said}"]
     assert late is False
-    assert [bool(one.by) for one in history.entries if isinstance(one, Decided)] == [True]
+    assert [bool(one.by) for one in history.entries if isinstance(one, DecisionEntry)] == [True]
 
 
 async def test_a_client_whose_user_is_away_does_not_hold_up_the_console(tmp_path: Path, console: SqliteLedger) -> None:

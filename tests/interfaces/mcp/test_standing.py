@@ -6,7 +6,7 @@ import mcp_types as types
 import pytest
 
 from tests.interfaces.mcp.conftest import ERAS, run, texts
-from toolfold.ledger.base import Decided
+from toolfold.ledger.base import DecisionEntry
 from toolfold.ledger.memory import MemoryLedger
 from toolfold.tools.policy import Policy
 
@@ -32,10 +32,10 @@ class Person:
         return types.ElicitResult(action="accept", content=next(self._answers))
 
 
-async def rights(ledger: MemoryLedger) -> list[list[Decided]]:
+async def rights(ledger: MemoryLedger) -> list[list[DecisionEntry]]:
     """Call by call, of each program, the latest first."""
     histories = [await ledger.load(one.execution_id) for one in await ledger.list()]
-    return [[one for one in history.entries if isinstance(one, Decided)] for history in histories if history]
+    return [[one for one in history.entries if isinstance(one, DecisionEntry)] for history in histories if history]
 
 
 @pytest.mark.parametrize("mode", ERAS)
@@ -53,9 +53,11 @@ async def test_one_yes_for_a_loop_of_fifty_writes_is_asked_once_and_goes_with_it
     assert texts(again)[0].endswith("ToolError: 'write' was denied: asked again")
     latest, earlier = await rights(ledger)
     (by,) = {one.by for one in earlier}
-    assert earlier == [Decided(n, approved=True, by=by, covers="tool", under=0 if n == 1 else 1) for n in range(1, 51)]
+    assert earlier == [
+        DecisionEntry(n, approved=True, by=by, covers="tool", under=0 if n == 1 else 1) for n in range(1, 51)
+    ]
     assert by.startswith("mcp ")
-    assert latest == [Decided(1, approved=False, reason="asked again", by=by)]
+    assert latest == [DecisionEntry(1, approved=False, reason="asked again", by=by)]
 
 
 @pytest.mark.parametrize("mode", ERAS)

@@ -10,7 +10,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 from toolfold.ledger.base import Ledger
-from toolfold.ledger.open import usual_path
+from toolfold.ledger.open import default_path
 from toolfold.ledger.sqlite.store import SqliteLedger
 
 
@@ -48,7 +48,7 @@ def _name(ledger: Ledger) -> str:
 
 
 def _folder() -> Path:
-    return usual_path().parent / "consoles"
+    return default_path().parent / "consoles"
 
 
 def _is_running(pid: int) -> bool:

@@ -22,7 +22,16 @@ from toolfold.interfaces.cli.console_links import page_of
 from toolfold.interfaces.cli.output import shortened, shown_arguments, word, write_json
 from toolfold.interfaces.cli.process import Exit
 from toolfold.interfaces.media import value_as_json
-from toolfold.ledger.base import Decided, Given, History, Ledger, Made, Moment, StartRecord, Summary
+from toolfold.ledger.base import (
+    CallEntry,
+    DecisionEntry,
+    ExecutionHistory,
+    ExecutionSummary,
+    Ledger,
+    Moment,
+    ReplyEntry,
+    StartRecord,
+)
 from toolfold.ledger.listing import changes_of
 from toolfold.models import Call, CallRecord, File, Json, Reply
 
@@ -42,7 +51,7 @@ _COVERS: Final = {
 }
 
 
-def print_list(summaries: Sequence[Summary], *, as_json: bool, is_filtered: bool = False) -> int:
+def print_list(summaries: Sequence[ExecutionSummary], *, as_json: bool, is_filtered: bool = False) -> int:
     """One line per execution, newest first."""
     if as_json:
         write_json([asdict(summary) for summary in summaries])
@@ -65,7 +74,7 @@ def print_list(summaries: Sequence[Summary], *, as_json: bool, is_filtered: bool
     return Exit.FINISHED
 
 
-def print_history(history: History, *, full: bool, as_json: bool) -> int:
+def print_history(history: ExecutionHistory, *, full: bool, as_json: bool) -> int:
     """One execution: its program, its output, its calls."""
     if as_json:
         write_json(history_as_json(history, full=full))
@@ -74,7 +83,7 @@ def print_history(history: History, *, full: bool, as_json: bool) -> int:
     return Exit.FINISHED
 
 
-def history_as_json(history: History, *, full: bool) -> dict[str, Json]:
+def history_as_json(history: ExecutionHistory, *, full: bool) -> dict[str, Json]:
     """The record as JSON values; replies only with `full`."""
     begun = history.start_record
     replies = {given.reply.call_id: given.reply for given in _given(history)}
@@ -113,7 +122,7 @@ def _code(letter: str) -> str:
     return letter.encode("unicode_escape").decode("ascii")
 
 
-def _print_text(history: History, *, full: bool) -> None:
+def _print_text(history: ExecutionHistory, *, full: bool) -> None:
     console = _console()
     _print_head(history, console)
     _print_part(console, "program", _numbered(history.start_record.program.sent_text))
@@ -141,7 +150,7 @@ def _print_text(history: History, *, full: bool) -> None:
             console.print(f"  {call.id:>4}  {_signature(call.tool, call, full=full)}")
 
 
-def _print_head(history: History, console: Console) -> None:
+def _print_head(history: ExecutionHistory, console: Console) -> None:
     begun, outcome = history.start_record, history.outcome
     status = outcome.status if outcome is not None else history.state
     line = Text(f"{safe(begun.execution_id)}  ")
@@ -162,7 +171,7 @@ def _print_part(console: Console, title: str, text: str) -> None:
         console.print(safe(text.rstrip("\n")))
 
 
-def _print_calls(history: History, records: Sequence[CallRecord], console: Console, *, full: bool) -> None:
+def _print_calls(history: ExecutionHistory, records: Sequence[CallRecord], console: Console, *, full: bool) -> None:
     replies = {given.reply.call_id: given.reply for given in _given(history)}
     first = min(record.started_seconds for record in records)
     last = max(record.started_seconds + record.seconds for record in records)
@@ -184,7 +193,7 @@ def _print_calls(history: History, records: Sequence[CallRecord], console: Conso
             console.print(f"        error {shortened(safe(record.error).splitlines()[0] if record.error else '', 100)}")
 
 
-def _approvals(decided: Sequence[Decided]) -> Iterable[str]:
+def _approvals(decided: Sequence[DecisionEntry]) -> Iterable[str]:
     """Each answer that was given, by whom, for what, and the further calls that were made under it."""
     for one in decided:
         if one.under:
@@ -251,18 +260,18 @@ def _numbered(text: str) -> str:
     return "\n".join(f"  {number:>{width}}  {line}" for number, line in enumerate(lines, 1))
 
 
-def _given(history: History) -> list[Given]:
-    return [entry for entry in history.entries if isinstance(entry, Given)]
+def _given(history: ExecutionHistory) -> list[ReplyEntry]:
+    return [entry for entry in history.entries if isinstance(entry, ReplyEntry)]
 
 
-def _decided(history: History) -> list[Decided]:
-    return [entry for entry in history.entries if isinstance(entry, Decided)]
+def _decided(history: ExecutionHistory) -> list[DecisionEntry]:
+    return [entry for entry in history.entries if isinstance(entry, DecisionEntry)]
 
 
-def open_calls(history: History) -> list[Call]:
+def open_calls(history: ExecutionHistory) -> list[Call]:
     """Those that were made and have no reply."""
     answered = {given.reply.call_id for given in _given(history)}
-    return [entry.call for entry in history.entries if isinstance(entry, Made) and entry.call.id not in answered]
+    return [entry.call for entry in history.entries if isinstance(entry, CallEntry) and entry.call.id not in answered]
 
 
 def _moment(seconds: float) -> str:
@@ -320,14 +329,14 @@ class Waterfall:
 
     def _note(self, entry: Entry) -> None:
         match entry:
-            case Made():
+            case CallEntry():
                 bar = self._bars.setdefault(entry.call.id, Bar(entry.call.tool, entry.at))
                 bar.kind = "open"
             case Moment(kind="asked"):
                 self._bars[entry.call_id] = Bar(str(entry.facts.get("tool", "")), entry.at, kind="waits")
-            case Decided() if entry.call_id in self._bars:
+            case DecisionEntry() if entry.call_id in self._bars:
                 self._bars[entry.call_id].kind = "open"
-            case Given():
+            case ReplyEntry():
                 record = entry.record
                 kind = "failed" if record.error is not None else "recorded" if record.from_record else "done"
                 until = record.started_seconds + record.seconds

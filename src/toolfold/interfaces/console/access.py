@@ -20,7 +20,7 @@ from toolfold.interfaces.http.render import Refusal
 from toolfold.interfaces.http.settings import ALL_ROLES, Role
 from toolfold.interfaces.library import BridgedRuntime
 from toolfold.interfaces.server.signals import is_from_here
-from toolfold.ledger.base import History
+from toolfold.ledger.base import ExecutionHistory
 from toolfold.runtime import Runtime
 
 if TYPE_CHECKING:
@@ -169,7 +169,7 @@ class Access:
         return _text(hmac.digest(self._key, b"console/" + payload.encode(), "sha256"))
 
 
-def seen_by(viewer: Viewer, history: History | None, execution_id: str) -> History:
+def seen_by(viewer: Viewer, history: ExecutionHistory | None, execution_id: str) -> ExecutionHistory:
     """The record of an execution, if the viewer may see it.
 
     Raises:

@@ -31,9 +31,9 @@ from toolfold.interfaces.http.responses import json_response
 from toolfold.interfaces.http.settings import Settings
 from toolfold.interfaces.library import open_runtime
 from toolfold.interfaces.server.signals import is_loopback
-from toolfold.ledger.base import History, Ledger
-from toolfold.ledger.open import is_shared, usual_path
-from toolfold.ledger.remote_approval import Decisive, LedgerApproval, decision_seal, lock
+from toolfold.ledger.base import ExecutionHistory, Ledger
+from toolfold.ledger.open import default_path, is_shared
+from toolfold.ledger.remote_approval import DecisionStore, LedgerApproval, decision_seal, lock
 from toolfold.models import MIB, Outcome
 from toolfold.runtime import Runtime
 from toolfold.tools.tool import Decision, Tool
@@ -114,7 +114,7 @@ def _key(config: Config, ledger: Ledger) -> bytes:
         return config.http.token_key.get_secret_value().encode()
     if is_shared(ledger):
         return ledger.shared_secret("console")
-    return kept_key(usual_path().parent / "console.key")
+    return kept_key(default_path().parent / "console.key")
 
 
 # ----------------------------------------------------------------------------------------------------
@@ -199,7 +199,7 @@ class Actions:
             digest=choice.digest,
         )  # fmt: skip
         # Every ledger of ours carries decisions.
-        ledger: Decisive = self._ledger  # type: ignore[assignment]
+        ledger: DecisionStore = self._ledger  # type: ignore[assignment]
         is_first = await ledger.decide(choice.execution_id, choice.epoch, choice.call_id, body)
         return {**place, "counts": is_first, **({} if is_first else {"why": "it was decided already, or has ended"})}
 
@@ -290,7 +290,7 @@ async def _read(request: Request, shape: type[Any]) -> Any:
         raise Refusal(400, f"the body is not what this takes: {error}") from error
 
 
-def _calls(history: History) -> list[Any]:
+def _calls(history: ExecutionHistory) -> list[Any]:
     return [] if history.outcome is None else list(history.outcome.calls)
 
 

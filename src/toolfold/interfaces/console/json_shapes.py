@@ -13,8 +13,8 @@ from typing import Any, Final
 import msgspec
 
 from toolfold.interfaces.media import value_as_json
-from toolfold.ledger.base import Decided, Entry, Given, History, Made, Moment, Summary
-from toolfold.ledger.listing import Use
+from toolfold.ledger.base import CallEntry, DecisionEntry, Entry, ExecutionHistory, ExecutionSummary, Moment, ReplyEntry
+from toolfold.ledger.listing import ToolUse
 from toolfold.ledger.remote_approval import arguments_digest
 from toolfold.models import NOTHING_RAN, CallRecord, Json, Outcome, Problem, ToolSpec, Value
 from toolfold.prompts.python_stubs import signature
@@ -27,12 +27,12 @@ _TEXT_CHARACTERS: Final = 512 * 1024
 _HIDDEN: Final = "hidden by console.hide_arguments"
 _DIRECT: Final = re.compile(r"(await [^\s(]+\().*", re.DOTALL)
 
-_SUMMARY: Final = tuple(field.name for field in fields(Summary))
+_SUMMARY: Final = tuple(field.name for field in fields(ExecutionSummary))
 
 _encode: Final = msgspec.json.Encoder().encode
 
 
-def of_summary(summary: Summary) -> dict[str, Json]:
+def of_summary(summary: ExecutionSummary) -> dict[str, Json]:
     """One row of the list."""
     # Not `asdict`, which copies every lane: for a page it would take longer than to find the rows.
     return {name: getattr(summary, name) for name in _SUMMARY}
@@ -54,12 +54,12 @@ def of_entries(entries: Iterable[Entry], *, hidden: bool) -> list[dict[str, Json
 
 def _event(entry: Entry, *, hidden: bool) -> dict[str, Json] | None:
     match entry:
-        case Made():
+        case CallEntry():
             call = entry.call
             return {"type": "called", "id": call.id, "tool": call.tool, "line": call.line, "at": round(entry.at, 6)}
-        case Given():
+        case ReplyEntry():
             return _replied(entry.record, hidden=hidden)
-        case Decided():
+        case DecisionEntry():
             return {
                 "type": "decided", "id": entry.call_id, "approved": entry.approved, "reason": entry.reason,
                 "by": entry.by, "under": entry.under,
@@ -97,15 +97,15 @@ def _replied(record: CallRecord, *, hidden: bool) -> dict[str, Json]:
     }  # fmt: skip
 
 
-def of_lost(history: History, *, hidden: bool) -> list[dict[str, Json]]:
+def of_lost(history: ExecutionHistory, *, hidden: bool) -> list[dict[str, Json]]:
     """Calls that only the outcome knows: there was more than the ledger keeps of one execution."""
     if not history.is_full or history.outcome is None:
         return []
-    kept = {entry.record.id for entry in history.entries if isinstance(entry, Given)}
+    kept = {entry.record.id for entry in history.entries if isinstance(entry, ReplyEntry)}
     return [_replied(record, hidden=hidden) for record in history.outcome.calls if record.id not in kept]
 
 
-def of_history(history: History, *, hidden: bool) -> dict[str, Json]:
+def of_history(history: ExecutionHistory, *, hidden: bool) -> dict[str, Json]:
     """An execution but for its events."""
     begun = history.start_record
     program = begun.program.sent_text
@@ -158,10 +158,10 @@ def of_problem(problem: Problem | None, *, hidden: bool = False) -> dict[str, Js
     return {"kind": problem.kind, "message": message, "line": problem.line, "column": problem.column}
 
 
-def of_call(history: History, call_id: int, *, hidden: bool) -> dict[str, Json] | None:
+def of_call(history: ExecutionHistory, call_id: int, *, hidden: bool) -> dict[str, Json] | None:
     """One call with its arguments and its reply; `None` if there is none."""
-    made = next((one.call for one in history.entries if isinstance(one, Made) and one.call.id == call_id), None)
-    given = next((one for one in history.entries if isinstance(one, Given) and one.record.id == call_id), None)
+    made = next((one.call for one in history.entries if isinstance(one, CallEntry) and one.call.id == call_id), None)
+    given = next((one for one in history.entries if isinstance(one, ReplyEntry) and one.record.id == call_id), None)
     if given is not None:
         event = _event(given, hidden=hidden)
         arguments: Mapping[str, Value] = given.record.arguments
@@ -211,7 +211,7 @@ def folded(value: Value) -> dict[str, Json]:
     return {"head": body[: _HEAD_CHARACTERS * 2].decode(errors="ignore")[:_HEAD_CHARACTERS], "bytes": len(body)}
 
 
-def of_tool(spec: ToolSpec, uses: Iterable[tuple[float, Use]], *, hidden: bool) -> dict[str, Json]:
+def of_tool(spec: ToolSpec, uses: Iterable[tuple[float, ToolUse]], *, hidden: bool) -> dict[str, Json]:
     """A tool and what was seen of it lately."""
     calls = failed = 0
     seconds: list[float] = []

@@ -22,7 +22,18 @@ from toolfold.errors import ToolfoldError
 from toolfold.interfaces.console import json_shapes
 from toolfold.interfaces.console.access import Access, Viewer, seen_by
 from toolfold.interfaces.http.body import admit_follower
-from toolfold.ledger.base import Change, Decided, Filter, Given, Ledger, Made, Moment, StartRecord, Story, first_line
+from toolfold.ledger.base import (
+    CallEntry,
+    DecisionEntry,
+    ExecutionFilter,
+    Ledger,
+    LedgerChange,
+    Moment,
+    ReplyEntry,
+    StartRecord,
+    Story,
+    first_line,
+)
 
 _log: Final = logging.getLogger(__name__)
 _MOST_OPEN: Final = 2000
@@ -54,16 +65,16 @@ class Live:
         self.state, self.epoch, self.place = story.state, story.epoch, story.place
         for entry in story.entries:
             match entry:
-                case Made():
+                case CallEntry():
                     self.calls = max(self.calls, entry.call.id)
                     self.open[entry.call.id] = entry.at
-                case Given():
+                case ReplyEntry():
                     record = entry.record
                     self.open.pop(record.id, None)
                     self.asked.pop(record.id, None)
                     self.failed += record.error is not None
                     self.bars.append((record.started_seconds, record.seconds, int(record.error is not None)))
-                case Decided():
+                case DecisionEntry():
                     self.asked.pop(entry.call_id, None)
                 case Moment(kind="asked"):
                     self.calls = max(self.calls, entry.call_id)
@@ -176,7 +187,7 @@ class Watch:
                 await coming
             await changes.aclose()
 
-    def _heard(self, change: Change) -> str:
+    def _heard(self, change: LedgerChange) -> str:
         for queue, of in self._readers.items():
             if of == change.execution_id and queue.empty():
                 queue.put_nowait(of)
@@ -185,7 +196,7 @@ class Watch:
     async def _read_all(self) -> None:
         self.live.clear()
         for state in ("running", "paused"):
-            for summary in await self._ledger.search(Filter(state=state), limit=_MOST_OPEN):
+            for summary in await self._ledger.search(ExecutionFilter(state=state), limit=_MOST_OPEN):
                 await self._read(summary.execution_id, is_news=False)
         for execution_id, live in tuple(self.live.items()):
             # One whose process was killed stays open on record; it is not shown as if it ran.
@@ -305,7 +316,7 @@ class Streams:
         if live is not None:
             row = live.row() if viewer.tenant in (None, live.start_record.tenant) else None
         else:
-            found = await self._ledger.search(Filter(tenant=viewer.tenant, id=execution_id), limit=1)
+            found = await self._ledger.search(ExecutionFilter(tenant=viewer.tenant, id=execution_id), limit=1)
             row = json_shapes.of_summary(found[0]) if found else None
         return None if row is None else json_shapes.without_arguments(row, hidden=self._is_hidden)
 

@@ -15,8 +15,8 @@ from toolfold.interfaces.console.live import Watch
 from toolfold.interfaces.http.render import Refusal
 from toolfold.interfaces.http.responses import json_response
 from toolfold.interfaces.library import BridgedRuntime
-from toolfold.ledger.base import Filter, History, Ledger
-from toolfold.ledger.listing import Statistics, Use
+from toolfold.ledger.base import ExecutionFilter, ExecutionHistory, Ledger
+from toolfold.ledger.listing import Statistics, ToolUse
 from toolfold.models import MIB
 from toolfold.runtime import Runtime
 
@@ -39,7 +39,7 @@ class Reading:
         self._runtime = runtime
         self._access = access
         self._is_hidden = is_hidden
-        self._ended: OrderedDict[str, History] = OrderedDict()
+        self._ended: OrderedDict[str, ExecutionHistory] = OrderedDict()
 
     async def executions(
         self, request: Request, state: Literal["running", "paused", "ended"] | None = None, status: str | None = None,
@@ -54,7 +54,7 @@ class Reading:
         viewer = await self._access.viewer(request)
         if viewer.tenant is not None:
             tenant = viewer.tenant
-        wanted = Filter(
+        wanted = ExecutionFilter(
             state=state, status=status, door=door, tool=tool, tenant=tenant, session=session, since=since, until=until,
             text=text,
         )  # fmt: skip
@@ -165,7 +165,7 @@ class Reading:
     async def tools(self, request: Request, q: str = "") -> Response:
         """The tools that programs have, with what was seen of them lately; `q` searches as programs do."""
         viewer = await self._access.viewer(request)
-        by_tool: dict[str, list[tuple[float, Use]]] = defaultdict(list)
+        by_tool: dict[str, list[tuple[float, ToolUse]]] = defaultdict(list)
         for at, use in await self._statistics.uses(_USES, viewer.tenant):
             by_tool[use.tool].append((at, use))
         hidden = hidden_from(self._runtime, viewer)
@@ -182,7 +182,7 @@ class Reading:
         may_try = "run" in viewer.roles and viewer.tenant is None
         return json_response(200, {"tools": shown, "servers": status, "may_act": may_try})
 
-    async def history(self, viewer: Viewer, execution_id: str) -> History:
+    async def history(self, viewer: Viewer, execution_id: str) -> ExecutionHistory:
         """The record of an execution that the viewer may see; those that have ended are kept for a while."""
         history = self._ended.get(execution_id)
         if history is None:
@@ -194,7 +194,7 @@ class Reading:
         return seen_by(viewer, history, execution_id)
 
 
-def _size(history: History) -> int:
+def _size(history: ExecutionHistory) -> int:
     return 0 if history.outcome is None else sum(call.bytes_in + call.bytes_out for call in history.outcome.calls)
 
 

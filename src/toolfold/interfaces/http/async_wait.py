@@ -24,7 +24,7 @@ from toolfold.interfaces.http.files import ended_before, key_of
 from toolfold.interfaces.http.render import CANCELLED, Answer, Refusal, accepted, changes_hands, put_off
 from toolfold.interfaces.http.requests import ForwardedRequest, Passed
 from toolfold.interfaces.http.responses import Responses, json_response
-from toolfold.ledger.base import Ledger, suspended
+from toolfold.ledger.base import Ledger, suspended_error
 from toolfold.runtime import Runtime
 
 MOST_REMEMBERED: Final = 200
@@ -199,7 +199,7 @@ class Waits:
         task = started.answer
         await asyncio.wait([task], timeout=min(wait, self._most_seconds))
         if task.cancelled():
-            raise put_off(suspended(execution_id)) if self._is_closed else Refusal(400, CANCELLED)
+            raise put_off(suspended_error(execution_id)) if self._is_closed else Refusal(400, CANCELLED)
         return task.result() if task.done() else accepted(execution_id, session=started.session)
 
     def _seconds(self, text: str) -> float:

@@ -242,7 +242,7 @@ class Replicas:
 
         Only a few between two beats, because no lease is renewed meanwhile.
         """
-        left = await self._leases.left_behind(self._longest_seconds + self._seconds)
+        left = await self._leases.find_abandoned(self._longest_seconds + self._seconds)
         for execution_id in left[:_REAPED_AT_ONCE]:
             await runtime.end_recorded(execution_id, "timeout")
         return len(left) > _REAPED_AT_ONCE

@@ -34,7 +34,7 @@ from toolfold.interfaces.http.render import (
 )
 from toolfold.interfaces.http.requests import Continuation, Standing, check_calls, standing_of
 from toolfold.interfaces.http.settings import Settings
-from toolfold.ledger.base import fenced, suspended
+from toolfold.ledger.base import fenced_error, suspended_error
 from toolfold.models import File, Limits, Outcome, Paused, Reply
 from toolfold.runtime import Runtime
 from toolfold.tools.tool import Decision
@@ -173,7 +173,7 @@ class Steps:
         if self._is_stopping:
             # It waited for a turn that a stopped one has left. Whatever ran from here on would be cut off for good.
             work.close()
-            raise suspended(held.execution_id)
+            raise suspended_error(held.execution_id)
         task = held.task = asyncio.ensure_future(work)
         self._metrics.running += 1
         self._running.append(held)
@@ -310,7 +310,7 @@ class Rounds:
             return held.last.answer
         if self._has_peers and token.round > held.round:
             # A replica that took it over has signed this token, so what is held here is out of date.
-            raise fenced(held.execution_id)
+            raise fenced_error(held.execution_id)
         if held.is_over and token.round == held.round:
             await self._check_end(held)
             raise Refusal(400, EXPIRED)

@@ -22,7 +22,7 @@ from toolfold.interfaces.library import is_granted, open_runtime
 from toolfold.interfaces.server.listen import Patience, Server, listen
 from toolfold.interfaces.server.signals import is_loopback, on_signal
 from toolfold.ledger.base import Ledger
-from toolfold.ledger.open import is_shared, usual_path
+from toolfold.ledger.open import default_path, is_shared
 from toolfold.ledger.sqlite.store import SqliteLedger
 from toolfold.sessions.stores import FolderStore
 from toolfold.tools.steps.approval import deny
@@ -174,7 +174,7 @@ def _folder(config: Config) -> Path:
 
 
 def _state() -> Path:
-    return usual_path().parent
+    return default_path().parent
 
 
 # ----------------------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""Opens a Redis ledger: reaches the server, knows the ledger again, and says in one line why it cannot be used."""
+"""Connection of a Redis ledger: address, handshake with the server, seal, shared secrets and errors."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def plain_address(url: str) -> str:
     return address
 
 
-def first_look(url: str, prefix: str, key: bytes | str | None, clock: SteadyClock) -> Seal | NoSeal:
+def handshake(url: str, prefix: str, key: bytes | str | None, clock: SteadyClock) -> Seal | NoSeal:
     """The seal that fits the ledger on this server, by whose time the clock is set.
 
     Blocks, for three seconds at most where nobody answers.
@@ -53,7 +53,7 @@ def first_look(url: str, prefix: str, key: bytes | str | None, clock: SteadyCloc
     Raises:
         UsageError: The ledger cannot be used, with the reason.
     """
-    where = shown(url)
+    where = redact_url(url)
     try:
         with Redis.from_url(url, retry=Retry(NoBackoff(), 0), **SETTINGS) as client:
             _warn(client, where)
@@ -80,28 +80,28 @@ def shared_secret(url: str, prefix: str, seal: Seal | NoSeal, name: str) -> byte
     Raises:
         UsageError: The server cannot be reached, or what it holds was changed.
     """
-    made = seal.seal(secrets.token_bytes(32), f"secret/{name}")
+    new_secret = seal.seal(secrets.token_bytes(32), f"secret/{name}")
     try:
         with Redis.from_url(url, retry=Retry(NoBackoff(), 0), **SETTINGS) as client:
             # Any: as below.
-            kept: Any = client.eval(scripts.SHARED, 1, f"{{{prefix}}}", prefix, f"secret/{name}", made)
+            stored_secret: Any = client.eval(scripts.SHARED, 1, f"{{{prefix}}}", prefix, f"secret/{name}", new_secret)
     except RedisError as error:
         raise UsageError(
-            f"ledger {shown(url)!r} cannot be used: {_reason(error)}; check the server and the address"
+            f"ledger {redact_url(url)!r} cannot be used: {_reason(error)}; check the server and the address"
         ) from error
-    return seal.open(kept, f"secret/{name}")
+    return seal.open(stored_secret, f"secret/{name}")
 
 
 # Any: an asyncio client; its connections have no public name.
 def sockets_of(client: Any) -> list[int]:
     """The descriptors of all connections that a client has."""
     pool = client.connection_pool
-    writers = [one._writer for one in (*pool._available_connections, *pool._in_use_connections)]
+    writers = [connection._writer for connection in (*pool._available_connections, *pool._in_use_connections)]
     sockets = [writer.get_extra_info("socket") for writer in writers if writer is not None]
     return [sock.fileno() for sock in sockets if sock is not None]
 
 
-def failed(error: Exception) -> LedgerFailed:
+def server_failure(error: Exception) -> LedgerFailed:
     """What a caller is told when a script was not run, or may not have been."""
     failure = LedgerFailed(f"the ledger cannot be used: {_reason(error)}; check the server")
     failure.__cause__ = error
@@ -171,7 +171,7 @@ def _warn(client: Redis, where: str) -> None:
         _log.warning("ledger %r may lose records when its server is full: its policy is %r", where, policy)
 
 
-def shown(url: str) -> str:
+def redact_url(url: str) -> str:
     """The address without user and password."""
     parts = urlsplit(url)
     return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"

@@ -1,4 +1,4 @@
-"""What finds executions of a Redis ledger without a look at each: sorted sets by when they began.
+"""Search index of a Redis ledger: sorted sets by start time, first lines of programs, and packed rows.
 
 * `by:state:<state>`, `by:status:<status>`, `by:door:<door>`, `by:session:<session>`, `by:tool:<digest>`
 * `indexed`  hash: where an execution's first line is (see `redis_titles`) and in which sets it is, for its record may
@@ -14,9 +14,9 @@ import struct
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from toolfold.ledger.base import State, Summary
+from toolfold.ledger.base import ExecutionSummary, State
 from toolfold.ledger.encryption import NoSeal, Seal
-from toolfold.ledger.listing import Row, Use, decode_facts
+from toolfold.ledger.listing import Row, ToolUse, decode_facts
 
 # ----------------------------------------------------------------------------------------------------
 # Rows of listings as a Redis server sends them: packed into one text, which is read much faster than its parts.
@@ -61,7 +61,7 @@ def _row(values: list[bytes], seal: Seal | NoSeal) -> Row:
     execution_id, state, status, began_at, seconds, calls, title, session, tenant, door, sealed = values
     name = execution_id.decode()
     facts = decode_facts(seal.open(sealed, f"{name}/facts")) if sealed else None
-    summary = Summary(
+    summary = ExecutionSummary(
         execution_id=name,
         state=STATES[state],
         status=status.decode(),
@@ -338,6 +338,6 @@ def tool_name(name: str, seal: Seal | NoSeal) -> str:
     return seal.digest(name.encode()).hex()
 
 
-def tool_names(uses: Sequence[Use], seal: Seal | NoSeal) -> str:
+def tool_names(uses: Sequence[ToolUse], seal: Seal | NoSeal) -> str:
     """All tools that were used, one name after the other."""
     return "".join(tool_name(use.tool, seal) for use in uses)

@@ -1,4 +1,4 @@
-"""Which replica holds which execution: leases beside the records of a Redis ledger.
+"""Leases of a Redis ledger: they say, beside the records, which replica holds which execution.
 
 1. A lease changes hands only together with the epoch, so who has the right epoch may renew it, also after it lapsed.
 2. A lease tells others where to send a request. It protects nothing: the epoch does.
@@ -27,7 +27,7 @@ _PROMPT_SECONDS: Final = 1.0
 
 
 @dataclass(slots=True)
-class _Held:
+class _Lease:
     epoch: int
     until: float
     """By the monotonic clock of this process."""
@@ -48,7 +48,7 @@ class Leases:
         self._owner = owner
         self._seconds = seconds
         self._clock = clock
-        self._held: dict[str, _Held] = {}
+        self._leases: dict[str, _Lease] = {}
         self._claimed: set[str] = set()
         self._turns: dict[str, str] = {}
 
@@ -61,17 +61,17 @@ class Leases:
         """
         return self._owner, milliseconds(self._seconds)
 
-    def wrote(self, write: Write) -> None:
+    def record_write(self, write: Write) -> None:
         """A write was done, and held the lease of its execution; the last one let go of it."""
-        act = "" if write.job is None else write.job.act
-        if act == "finish":
-            self._held.pop(write.live.id, None)
-        elif write.live.epoch is not None:
-            self._held[write.live.id] = _Held(write.live.epoch, write.made_at + self._seconds)
+        kind = "" if write.job is None else write.job.kind
+        if kind == "finish":
+            self._leases.pop(write.record.id, None)
+        elif write.record.epoch is not None:
+            self._leases[write.record.id] = _Lease(write.record.epoch, write.made_at + self._seconds)
 
-    def took(self, execution_id: str, epoch: int, asked_at: float) -> None:
+    def record_takeover(self, execution_id: str, epoch: int, asked_at: float) -> None:
         """It was another's, and is held here from now on, at this epoch."""
-        self._held[execution_id] = _Held(epoch, asked_at + self._seconds)
+        self._leases[execution_id] = _Lease(epoch, asked_at + self._seconds)
 
     async def owner_of(self, execution_id: str) -> str | None:
         """Whoever holds an execution."""
@@ -90,29 +90,29 @@ class Leases:
         """It has begun, and its writes hold the lease; or it never will."""
         self._claimed.discard(execution_id)
 
-    async def beat(self, live: Collection[str]) -> list[str]:
+    async def beat(self, execution_ids: Collection[str]) -> list[str]:
         """Say that this replica is there, and renew the leases of these executions; those that another has now."""
         asked_at = steady_seconds()
         answer = await self._ask(scripts.TIME)
         if steady_seconds() - asked_at < _PROMPT_SECONDS:  # else it is not known when the server looked
             set_clock(self._clock, answer, asked_at)
-        for gone in self._held.keys() - set(live):
+        for execution_id in self._leases.keys() - set(execution_ids):
             # Its lease lapses, or went with its end.
-            del self._held[gone]
-        held = list(self._held.items())
-        lost: list[str] = []
-        for place in range(0, max(1, len(held)), _AT_ONCE):
-            lost += await self._renew(held[place : place + _AT_ONCE])
-        for claimed in tuple(self._claimed):
-            await self._ask(scripts.LEASE, claimed, self._owner, milliseconds(self._seconds))
+            del self._leases[execution_id]
+        leases = list(self._leases.items())
+        lost_ids: list[str] = []
+        for place in range(0, max(1, len(leases)), _AT_ONCE):
+            lost_ids += await self._renew(leases[place : place + _AT_ONCE])
+        for claimed_id in tuple(self._claimed):
+            await self._ask(scripts.LEASE, claimed_id, self._owner, milliseconds(self._seconds))
         turns = [word for turn in self._turns.items() for word in turn]
         for place in range(0, len(turns), 2 * _AT_ONCE):
             await self._ask(scripts.TURNS, milliseconds(self._seconds), *turns[place : place + 2 * _AT_ONCE])
-        return lost
+        return lost_ids
 
     async def replicas(self) -> list[str]:
         """The owners that have said lately that they are there."""
-        return [one.decode() for one in await self._ask(scripts.REPLICAS)]
+        return [owner.decode() for owner in await self._ask(scripts.REPLICAS)]
 
     async def confirm(self, execution_id: str) -> None:
         """Return if no other replica can have this execution now.
@@ -121,16 +121,16 @@ class Leases:
             Fenced: Another one has it.
             LedgerFailed: That cannot be found out.
         """
-        held = self._held.get(execution_id)
-        if held is None or time.monotonic() < held.until:
+        lease = self._leases.get(execution_id)
+        if lease is None or time.monotonic() < lease.until:
             return
-        if await self._renew([(execution_id, held)]):
-            raise base.fenced(execution_id)
+        if await self._renew([(execution_id, lease)]):
+            raise base.fenced_error(execution_id)
 
     async def release(self, executions: Collection[str], *, owner: str = "", is_leaving: bool = False) -> None:
         """End leases at once: one's own, or those of an `owner` that is known to be gone."""
-        for one in executions:
-            self._held.pop(one, None)
+        for execution_id in executions:
+            self._leases.pop(execution_id, None)
         await self._ask(scripts.LEAVE, owner or self._owner, int(is_leaving), *executions)
 
     async def take_turn(self, session: str, turn: str) -> bool:
@@ -150,21 +150,21 @@ class Leases:
         """The next one may have the session."""
         await self._ask(scripts.RELEASE, f"session/{session}", turn)
 
-    async def left_behind(self, seconds: float) -> list[str]:
+    async def find_abandoned(self, seconds: float) -> list[str]:
         """Executions that nobody holds, and of which nobody wrote for so long."""
-        return [one.decode() for one in await self._ask(scripts.LEFT, repr(seconds), _AT_ONCE)]
+        return [execution_id.decode() for execution_id in await self._ask(scripts.ABANDONED, repr(seconds), _AT_ONCE)]
 
-    async def _renew(self, held: Collection[tuple[str, _Held]]) -> list[str]:
+    async def _renew(self, leases: Collection[tuple[str, _Lease]]) -> list[str]:
         asked_at = time.monotonic()
-        pairs = [word for execution_id, one in held for word in (execution_id, one.epoch)]
+        pairs = [word for execution_id, lease in leases for word in (execution_id, lease.epoch)]
         answer = await self._ask(scripts.BEAT, self._owner, milliseconds(self._seconds), *pairs)
-        lost = {one.decode() for one in answer}
-        for execution_id, one in held:
-            if execution_id in lost:
-                one.until = -math.inf  # remembered as long as its guest lives: that must hear of it, too
+        lost_ids = {lease.decode() for lease in answer}
+        for execution_id, lease in leases:
+            if execution_id in lost_ids:
+                lease.until = -math.inf  # remembered as long as its guest lives: that must hear of it, too
             else:
-                one.until = max(one.until, asked_at + self._seconds)
-        return sorted(lost)
+                lease.until = max(lease.until, asked_at + self._seconds)
+        return sorted(lost_ids)
 
 
 def milliseconds(seconds: float) -> int:

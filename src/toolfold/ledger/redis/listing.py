@@ -1,4 +1,4 @@
-"""Listings and statistics of a Redis ledger, read from the sets that `redis_index` writes; newest first.
+"""Listings, statistics and tool lessons of a Redis ledger, read from the sets that `index` writes.
 
 A script looks at a few thousand members and says where it stopped, so that no reader holds up the server.
 """
@@ -14,9 +14,9 @@ from dataclasses import replace
 from typing import Any, Final, get_args
 
 from toolfold.errors import ToolfoldError
-from toolfold.ledger.base import Filter
+from toolfold.ledger.base import ExecutionFilter
 from toolfold.ledger.encryption import NoSeal, Seal
-from toolfold.ledger.listing import Row, Saving, Use, decode_facts, is_wanted
+from toolfold.ledger.listing import Row, Saving, ToolUse, decode_facts, matches_filter
 from toolfold.ledger.redis import index
 from toolfold.ledger.redis.index import ROWS, SEARCH_TITLES, TITLES, rows_of, searched_title
 from toolfold.ledger.sqlite.listing import decode, encode
@@ -53,7 +53,7 @@ local function place_after(set, id, score)
 end
 """
 
-_ONE: Final = ROWS + "return packed_row(ARGV[2])\n"
+_ROW_BY_ID: Final = ROWS + "return packed_row(ARGV[2])\n"
 
 # The smallest set is gone through, and its members are looked for in the others. Where it has too many members to look
 # at the first line of each, there is no answer.
@@ -172,78 +172,78 @@ class RedisListing:
         self._seal = seal
         self._compare_at = 0.0
 
-    async def rows(self, wanted: Filter, limit: int, before: str = "") -> list[Row]:
+    async def rows(self, query: ExecutionFilter, limit: int, before: str = "") -> list[Row]:
         """Those that are wanted; `before` is the id of the last one of the page before."""
-        await self._index_others()
-        if wanted.text and (isinstance(self._seal, Seal) or set(wanted.text) & _IN_NO_LINE):
+        await self._index_missing()
+        if query.text and (isinstance(self._seal, Seal) or set(query.text) & _IN_NO_LINE):
             return []
-        if wanted.id is not None:
-            found = rows_of(b"" if before else await self._ask(_ONE, wanted.id), self._seal)
-            return [row for row in found if is_wanted(*row, wanted)]
+        if query.id is not None:
+            matches = rows_of(b"" if before else await self._ask(_ROW_BY_ID, query.id), self._seal)
+            return [row for row in matches if matches_filter(*row, query)]
         rows: list[Row] = []
-        async for page in self._pages(wanted, limit, before):
+        async for page in self._pages(query, limit, before):
             rows += page
         return rows[:limit]
 
     async def counts(self, since: float, tenant: str | None) -> dict[str, int]:
         """How many run and wait, and of those that began since then, how many there are and failed."""
-        await self._index_others()
-        found = await self._ask(_COUNTS, repr(since), int(tenant is not None), tenant or "", *_FAILED)
-        return dict(zip(("running", "paused", "recent", "failed"), found, strict=True))
+        await self._index_missing()
+        figures = await self._ask(_COUNTS, repr(since), int(tenant is not None), tenant or "", *_FAILED)
+        return dict(zip(("running", "paused", "recent", "failed"), figures, strict=True))
 
     async def savings(self, since: float, bucket: float, tenant: str | None) -> list[Saving]:
         """By time and door: the start of the bucket, door, executions, bytes saved, bytes lost."""
-        await self._index_others()
+        await self._index_missing()
         sums: dict[tuple[float, str], list[int]] = defaultdict(lambda: [0, 0, 0])
         place: Sequence[Any] = ("", "")
         while True:
-            asked = (_LOOKED_AT // 4, *place, repr(since), repr(bucket), int(tenant is not None), tenant or "")
-            found, *place = await self._ask(_SAVINGS, *asked)
-            for key, *figures in found:
+            arguments = (_LOOKED_AT // 4, *place, repr(since), repr(bucket), int(tenant is not None), tenant or "")
+            groups, *place = await self._ask(_SAVINGS, *arguments)
+            for key, *figures in groups:
                 at, _, door = key.decode().partition(" ")
-                of = sums[float(at) * bucket, door]
-                of[:] = [total + int(figure) for total, figure in zip(of, figures, strict=True)]
+                totals = sums[float(at) * bucket, door]
+                totals[:] = [total + int(figure) for total, figure in zip(totals, figures, strict=True)]
             if not place[0]:
-                return [(at, door, *of) for (at, door), of in sorted(sums.items())]  # type: ignore[misc]
+                return [(at, door, *totals) for (at, door), totals in sorted(sums.items())]  # type: ignore[misc]
 
-    async def uses(self, limit: int, tenant: str | None) -> list[tuple[float, Use]]:
+    async def uses(self, limit: int, tenant: str | None) -> list[tuple[float, ToolUse]]:
         """Of the newest executions: when each began, and what it did with a tool."""
-        await self._index_others()
-        found: list[tuple[float, Use]] = []
-        async for page in self._pages(Filter(tenant=tenant), limit):
-            found.extend((summary.began_at, use) for summary, uses in page for use in uses)
-        return found
+        await self._index_missing()
+        tool_uses: list[tuple[float, ToolUse]] = []
+        async for page in self._pages(ExecutionFilter(tenant=tenant), limit):
+            tool_uses.extend((summary.began_at, use) for summary, uses in page for use in uses)
+        return tool_uses
 
-    async def _pages(self, wanted: Filter, limit: int, before: str = "") -> AsyncIterator[list[Row]]:
-        sets, text, left = self._sets(wanted), searched_title(wanted.text or "", self._seal), limit
-        since = "-inf" if wanted.since is None else repr(wanted.since)
-        until = "" if wanted.until is None else repr(wanted.until)
+    async def _pages(self, query: ExecutionFilter, limit: int, before: str = "") -> AsyncIterator[list[Row]]:
+        sets, text, remaining = self._sets(query), searched_title(query.text or "", self._seal), limit
+        since = "-inf" if query.since is None else repr(query.since)
+        until = "" if query.until is None else repr(query.until)
         # The record is right where an older toolfold wrote it and not the sets.
-        certain = replace(wanted, text=None)
+        record_query = replace(query, text=None)
         place: Sequence[Any] = (before, "")
         is_more = True
-        while left > 0 and is_more:
-            most = min(left, _PAGE)
-            asked = (*place, since, until, text)
+        while remaining > 0 and is_more:
+            page_size = min(remaining, _PAGE)
+            arguments = (*place, since, until, text)
             packed, is_more, *place = (
-                await self._ask(_SEARCH, most, _LOOKED_AT, *asked, _FEW, *sets)
-                or await self._ask(SEARCH_TITLES, most, _READ_BYTES, *asked, _IN_VAIN, *sets)
-                or await self._ask(_SEARCH, most, _LOOKED_AT, *asked, "inf", *sets)
+                await self._ask(_SEARCH, page_size, _LOOKED_AT, *arguments, _FEW, *sets)
+                or await self._ask(SEARCH_TITLES, page_size, _READ_BYTES, *arguments, _IN_VAIN, *sets)
+                or await self._ask(_SEARCH, page_size, _LOOKED_AT, *arguments, "inf", *sets)
             )
-            page = [row for row in rows_of(packed, self._seal) if is_wanted(*row, certain)]
-            left -= len(page)
+            page = [row for row in rows_of(packed, self._seal) if matches_filter(*row, record_query)]
+            remaining -= len(page)
             yield page
 
-    def _sets(self, wanted: Filter) -> list[str]:
+    def _sets(self, query: ExecutionFilter) -> list[str]:
         """Those that an execution must be in; where something is empty, it is in none."""
-        tool = None if wanted.tool is None else index.tool_name(wanted.tool, self._seal)
-        by = {
-            "state": wanted.state, "status": wanted.status, "door": wanted.door, "session": wanted.session, "tool": tool
+        tool = None if query.tool is None else index.tool_name(query.tool, self._seal)
+        values_by_name = {
+            "state": query.state, "status": query.status, "door": query.door, "session": query.session, "tool": tool
         }  # fmt: skip
-        sets = [f"by:{name}:{value}" for name, value in by.items() if value]
-        return sets if wanted.tenant is None else [*sets, f"of:{wanted.tenant}"]
+        sets = [f"by:{name}:{value}" for name, value in values_by_name.items() if value]
+        return sets if query.tenant is None else [*sets, f"of:{query.tenant}"]
 
-    async def _index_others(self) -> None:
+    async def _index_missing(self) -> None:
         """Executions that a toolfold wrote which knew no index; looked for now and then, since one may still run."""
         if time.monotonic() < self._compare_at:
             return
@@ -255,7 +255,7 @@ class RedisListing:
             page, missing = await self._ask(index.MISSING, offset, _INDEXED_AT_ONCE)
             offset += page
             if missing:
-                await self._ask(index.INDEX, *(word for one in missing for word in self._index_of(*one)))
+                await self._ask(index.INDEX, *(word for row in missing for word in self._index_of(*row)))
         cursor = b"0"
         while cursor := await self._ask(index.ORPHANS, cursor, _INDEXED_AT_ONCE):
             if cursor == b"0":
@@ -276,7 +276,7 @@ class RedisListing:
 # wrote in between; whoever loses that race tries again a few times. A lesson lost in the end is learned anew.
 
 _MOST_TENANTS: Final = 100
-_KEPT_SECONDS: Final = 90 * 86_400
+_RETENTION_SECONDS: Final = 90 * 86_400
 _TRIES: Final = 3
 _MOST_WAITING: Final = 1_000
 _log: Final = logging.getLogger("toolfold.ledger")
@@ -324,11 +324,11 @@ class RedisLessons:
         if self._writing is None or self._writing.done():
             self._writing = asyncio.get_running_loop().create_task(self._write())
 
-    async def of(self, tenant: str) -> list[Lesson]:
+    async def for_tenant(self, tenant: str) -> list[Lesson]:
         """All of a tenant, in no order."""
         await self.drain()
-        found = await self._ask(_LEARNED, tenant)
-        return [self._open(tenant, tool, body) for tool, body in zip(found[::2], found[1::2], strict=True)]
+        fields = await self._ask(_LEARNED, tenant)
+        return [self._open(tenant, tool, body) for tool, body in zip(fields[::2], fields[1::2], strict=True)]
 
     async def drain(self) -> None:
         """Until what was gathered is written, or given up."""
@@ -340,17 +340,17 @@ class RedisLessons:
             waiting, self._waiting = self._waiting, []
             try:
                 for tenant, lesson in waiting:
-                    await self._write_one(tenant, lesson)
+                    await self._write_lesson(tenant, lesson)
             except ToolfoldError as error:
                 _log.warning("what tools were seen to return was not written: %s", error)
 
-    async def _write_one(self, tenant: str, lesson: Lesson) -> None:
+    async def _write_lesson(self, tenant: str, lesson: Lesson) -> None:
         tool = self._seal.digest(lesson.tool.encode()).hex().encode()
         before = b""
         for _ in range(_TRIES):
-            known = self._open(tenant, tool, before) if before else None
-            after = self._seal.seal(encode(merge_lessons(known, lesson)), _place(tenant, tool))
-            answer = await self._ask(_LEARN, tenant, tool, before, after, MOST_TOOLS, _MOST_TENANTS, _KEPT_SECONDS)
+            stored_lesson = self._open(tenant, tool, before) if before else None
+            after = self._seal.seal(encode(merge_lessons(stored_lesson, lesson)), _place(tenant, tool))
+            answer = await self._ask(_LEARN, tenant, tool, before, after, MOST_TOOLS, _MOST_TENANTS, _RETENTION_SECONDS)
             if answer == 1:
                 return
             before = answer

@@ -1,4 +1,4 @@
-"""The Lua that a Redis ledger runs on its server: each script is one step that no other process can split.
+"""Lua scripts that a Redis ledger runs on its server: each is one step that no other process can split.
 
 Every key holds `{prefix}`, so that all are in one slot of a cluster. Times are the server's.
 
@@ -293,7 +293,7 @@ return 1
 """
 
 # Those whose owner is gone and whose time must be over: their last word is older than any may wait.
-LEFT: Final = """
+ABANDONED: Final = """
 local at = '{' .. ARGV[1] .. '}:'
 local clock = redis.call('TIME')
 local latest = string.format('%.6f', clock[1] + clock[2] / 1000000 - tonumber(ARGV[2]))

@@ -1,4 +1,4 @@
-"""A ledger on Redis or Valkey, shared by replicas: each step is one script on the server.
+"""Ledger on Redis or Valkey, shared by replicas: each step is one script on the server.
 
 What is acknowledged is as safe as the server keeps it: with `appendonly yes` it survives the server's
 restart. The lease that says which replica holds an execution lives beside its record.
@@ -28,29 +28,37 @@ from toolfold.errors import LedgerFailed, UsageError
 from toolfold.ledger import base, codec
 from toolfold.ledger.base import (
     MAX_EXECUTION_BYTES,
-    Change,
     Entry,
-    Filter,
-    Given,
-    History,
-    Parked,
+    ExecutionFilter,
+    ExecutionHistory,
+    ExecutionSummary,
+    LedgerChange,
+    PauseEntry,
+    ReplyEntry,
     Retention,
     Schedule,
-    Sealed,
+    SealedSnapshot,
     StartRecord,
     Story,
-    Summary,
 )
 from toolfold.ledger.encryption import NoSeal, Seal, seal_for_snapshots
-from toolfold.ledger.listing import Saving, Use
+from toolfold.ledger.listing import Saving, ToolUse
 from toolfold.ledger.redis import scripts
 from toolfold.ledger.redis import scripts as redis_scripts
-from toolfold.ledger.redis.connect import SETTINGS, failed, first_look, plain_address, shared_secret, shown, sockets_of
+from toolfold.ledger.redis.connect import (
+    SETTINGS,
+    handshake,
+    plain_address,
+    redact_url,
+    server_failure,
+    shared_secret,
+    sockets_of,
+)
 from toolfold.ledger.redis.index import STATES
 from toolfold.ledger.redis.leases import Leases
 from toolfold.ledger.redis.listing import RedisLessons, RedisListing
 from toolfold.ledger.redis.writer import RedisWriter, log
-from toolfold.ledger.redis.writes import SLOW_BYTES, Job, RedisRecord, know, milliseconds
+from toolfold.ledger.redis.writes import SLOW_BYTES, Job, RedisRecord, milliseconds, update_record
 from toolfold.models import Outcome
 from toolfold.tools.learning import Lesson
 
@@ -64,7 +72,7 @@ _STREAM_ID: Final = re.compile(r"[0-9]{1,18}-[0-9]{1,18}")
 _log: Final = logging.getLogger("toolfold.ledger")
 
 
-class Followed:
+class ChangeStream:
     """For the ledger to inherit from: what others write, and what people decide."""
 
     _url: str
@@ -75,7 +83,7 @@ class Followed:
     async def _ask(self, script: str, *arguments: Any) -> Any:
         raise NotImplementedError
 
-    async def follow(self, after: str | None = None) -> AsyncIterator[Change]:
+    async def follow(self, after: str | None = None) -> AsyncIterator[LedgerChange]:
         if after is not None and not is_stream_id(after):
             raise UsageError(f"invalid cursor {after!r}; take the one of the last change")
         cursor = after
@@ -83,7 +91,7 @@ class Followed:
             first, last = await self._ask(scripts.CHANGES)
             if cursor is None or is_behind(cursor, first.decode()):
                 cursor = last.decode()
-                yield Change(cursor=cursor, execution_id="")
+                yield LedgerChange(cursor=cursor, execution_id="")
             async for change in changes_on(self._url, f"{{{self._prefix}}}:changes", cursor):
                 yield change
                 cursor = change.cursor
@@ -96,19 +104,19 @@ class Followed:
         return body
 
 
-async def changes_on(url: str, key: str, cursor: str) -> AsyncIterator[Change]:
+async def changes_on(url: str, key: str, cursor: str) -> AsyncIterator[LedgerChange]:
     """From the cursor on, until the server was away: then the caller asks where the stream begins now."""
     # Its own connection: it waits on the server, and whoever writes must not wait behind it.
     client = Redis.from_url(url, **{**SETTINGS, "socket_timeout": None})
     try:
         while True:
             # Any: the client types its answers for both of its kinds at once.
-            found: Any = await client.xread({key: cursor}, count=_AT_ONCE, block=_BLOCK_MILLISECONDS)
-            for stream_id, fields in found[0][1] if found else ():
+            streams: Any = await client.xread({key: cursor}, count=_AT_ONCE, block=_BLOCK_MILLISECONDS)
+            for stream_id, fields in streams[0][1] if streams else ():
                 cursor = stream_id.decode()
-                yield Change(cursor=cursor, execution_id=fields[b"id"].decode())
+                yield LedgerChange(cursor=cursor, execution_id=fields[b"id"].decode())
     except RedisError as error:
-        _log.warning("changes are not followed: %s", failed(error))
+        _log.warning("changes are not followed: %s", server_failure(error))
         await asyncio.sleep(_AWAY_SECONDS)
     finally:
         await client.aclose()
@@ -136,7 +144,7 @@ _LOOK_SECONDS: Final = 2.0
 """For an answer to whether the server is there: whoever asks waits for it."""
 
 
-class RedisLedger(Followed):
+class RedisLedger(ChangeStream):
     """A `Ledger` on a server.
 
     Args:
@@ -159,14 +167,14 @@ class RedisLedger(Followed):
     ) -> None:  # fmt: skip
         self._schedule = Schedule(keep or Retention())
         self._url, self._prefix, self._clock = plain_address(url), prefix, SteadyClock()
-        self._seal = first_look(self._url, prefix, key, self._clock)
+        self._seal = handshake(self._url, prefix, key, self._clock)
         self._snapshot_seal: Seal | None = None
         self._writer = RedisWriter(self._send, prefix, self._seal, self._schedule.keep, max_execution_bytes, self._tidy)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._client: Redis | None = None
         self._room = asyncio.Semaphore(_QUESTIONS_AT_ONCE)
         self._is_closed = False
-        self._looking: asyncio.Future[bool] | None = None
+        self._ping_task: asyncio.Future[bool] | None = None
         self._leases: Leases | None = None
         self._lessons = RedisLessons(self._ask, self._seal)
         self._listing = RedisListing(self._ask, self._seal)
@@ -179,7 +187,7 @@ class RedisLedger(Followed):
     @property
     def where(self) -> str:
         """Which ledger it is, without the words that let one in."""
-        return f"{shown(self._url)}#{self._prefix}"
+        return f"{redact_url(self._url)}#{self._prefix}"
 
     def disown(self) -> None:
         """In a forked child: two processes on one connection would read each other's answers."""
@@ -190,17 +198,17 @@ class RedisLedger(Followed):
     def now(self) -> float:
         return self._clock.now()
 
-    def begin(self, begun: StartRecord) -> None:
-        self._look_alive()
-        self._writer.begin(begun)
+    def begin(self, start_record: StartRecord) -> None:
+        self._check_open()
+        self._writer.begin(start_record)
 
     def note(self, execution_id: str, *entries: Entry, epoch: int = 0) -> None:
-        self._look_alive()
-        records = [entry.record for entry in entries if isinstance(entry, Given)]
+        self._check_open()
+        records = [entry.record for entry in entries if isinstance(entry, ReplyEntry)]
         self._writer.note(execution_id, epoch, [codec.encode_entry(entry) for entry in entries], records)
 
     def learn(self, tenant: str, lesson: Lesson) -> None:
-        self._look_alive()
+        self._check_open()
         self._lessons.add(tenant, lesson)
 
     # waited for
@@ -212,20 +220,20 @@ class RedisLedger(Followed):
         self.note(execution_id, *entries, epoch=epoch)
         return self.flush(execution_id)
 
-    async def park(self, execution_id: str, *, epoch: int = 0, snapshot: Sealed | None = None) -> None:
+    async def park(self, execution_id: str, *, epoch: int = 0, snapshot: SealedSnapshot | None = None) -> None:
         if snapshot is None or len(snapshot.body) > self._writer.max_bytes:
             await self._wait(execution_id, Job("park", epoch))
             return
-        parked = codec.encode_entry(Parked(snapshot.round))
-        await self._wait(execution_id, Job("park", epoch, bodies=[parked], body=snapshot.body))
+        pause_entry = codec.encode_entry(PauseEntry(snapshot.round))
+        await self._wait(execution_id, Job("park", epoch, bodies=[pause_entry], body=snapshot.body))
 
-    async def accept(self, execution_id: str, entries: Sequence[Given], *, epoch: int = 0) -> None:
-        said = codec.encode_replies([entry.reply for entry in entries])
+    async def accept(self, execution_id: str, entries: Sequence[ReplyEntry], *, epoch: int = 0) -> None:
+        encoded_replies = codec.encode_replies([entry.reply for entry in entries])
         bodies = [codec.encode_entry(entry) for entry in entries]
-        await self._wait(execution_id, Job("accept", epoch, bodies=bodies, said=said))
+        await self._wait(execution_id, Job("accept", epoch, bodies=bodies, encoded_replies=encoded_replies))
 
     async def takeover(self, execution_id: str) -> int:
-        self._look_alive()
+        self._check_open()
         # What this process wrote under the old epoch goes first; its errors are of no interest any more.
         with suppress(LedgerFailed):
             await self._writer.drain(execution_id)
@@ -234,28 +242,28 @@ class RedisLedger(Followed):
         asked_at = time.monotonic()
         answer = await self._ask(redis_scripts.TAKEOVER, execution_id, self._writer.name(), age, *lease)
         if answer[0] == b"unknown":
-            raise base.unknown(execution_id)
+            raise base.unknown_error(execution_id)
         if answer[0] == b"ended":
             raise base.ended(execution_id)
         if answer[0] == b"leased":
-            raise base.leased(execution_id)
-        live = RedisRecord(execution_id)
-        know(live, answer)
-        self._writer.hold(live)
+            raise base.leased_error(execution_id)
+        record = RedisRecord(execution_id)
+        update_record(record, answer)
+        self._writer.replace_record(record)
         if self._leases is not None:
-            self._leases.took(execution_id, int(answer[1]), asked_at)
+            self._leases.record_takeover(execution_id, int(answer[1]), asked_at)
         return int(answer[1])
 
     async def finish(self, execution_id: str, outcome: Outcome, *, epoch: int = 0, wait: bool = False) -> None:
-        self._look_alive()
-        live = self._writer.live(execution_id)
-        body = codec.encode_outcome(outcome, live.noted)
+        self._check_open()
+        record = self._writer.record(execution_id)
+        body = codec.encode_outcome(outcome, record.call_records)
         job = Job("finish", epoch, outcome=outcome, body=body)
         if wait:
             await self._writer.wait(execution_id, job)
             return
-        if live.is_own and live.error is None and live.epoch == epoch:
-            self._writer.submit(live, job)
+        if record.is_own and record.error is None and record.epoch == epoch:
+            self._writer.submit(record, job)
             return
         # It is kept and sent when the server is back; that it is away must not cost the caller the outcome.
         with suppress(LedgerFailed):
@@ -264,10 +272,10 @@ class RedisLedger(Followed):
     async def sweep(self, keep: Retention | None = None) -> int:
         """Forget now what `keep`, or the ledger's own retention, does not allow; how many executions went."""
         await self._writer.drain()
-        gone = 0
-        while swept := await self._sweep_some(keep or self._schedule.keep):
-            gone += swept
-        return gone
+        count = 0
+        while step_count := await self._sweep_some(keep or self._schedule.keep):
+            count += step_count
+        return count
 
     async def delete(self, execution_id: str) -> bool:
         await self._writer.drain()
@@ -275,8 +283,8 @@ class RedisLedger(Followed):
 
     # read
 
-    async def load(self, execution_id: str) -> History | None:
-        self._look_alive()
+    async def load(self, execution_id: str) -> ExecutionHistory | None:
+        self._check_open()
         await self._writer.drain(execution_id)
         answer = await self._ask(redis_scripts.LOAD, execution_id)
         if not answer:
@@ -289,7 +297,7 @@ class RedisLedger(Followed):
             raise LedgerFailed(f"the ledger cannot be read: {error}; a record in it is damaged") from error
 
     async def snapshot(self, execution_id: str) -> bytes | None:
-        self._look_alive()
+        self._check_open()
         await self._writer.drain(execution_id)
         body: bytes | None = await self._ask(redis_scripts.SNAPSHOT, execution_id)
         return body
@@ -300,56 +308,58 @@ class RedisLedger(Followed):
         return self._snapshot_seal
 
     async def find(self, prefix: str, *, limit: int = 2) -> list[str]:
-        self._look_alive()
+        self._check_open()
         await self._writer.drain()
         first, last = (f"[{prefix}", f"({prefix}{chr(0x10FFFF)}") if prefix else ("-", "+")
-        return [one.decode() for one in await self._ask(redis_scripts.FIND, first, last, limit)]
+        return [execution_id.decode() for execution_id in await self._ask(redis_scripts.FIND, first, last, limit)]
 
-    async def list(self, *, limit: int = 50, before: float | None = None, tenant: str | None = None) -> list[Summary]:
-        return [*await self.search(Filter(tenant=tenant, until=before), limit=limit)]
+    async def list(
+        self, *, limit: int = 50, before: float | None = None, tenant: str | None = None
+    ) -> list[ExecutionSummary]:
+        return [*await self.search(ExecutionFilter(tenant=tenant, until=before), limit=limit)]
 
-    async def search(self, wanted: Filter, *, limit: int = 50, before: str = "") -> Sequence[Summary]:
-        return [summary for summary, _ in await (await self._listed()).rows(wanted, limit, before)]
+    async def search(self, query: ExecutionFilter, *, limit: int = 50, before: str = "") -> Sequence[ExecutionSummary]:
+        return [summary for summary, _ in await (await self._flushed_listing()).rows(query, limit, before)]
 
     async def counts(self, since: float, tenant: str | None = None) -> dict[str, int]:
-        return await (await self._listed()).counts(since, tenant)
+        return await (await self._flushed_listing()).counts(since, tenant)
 
     async def savings(self, since: float, bucket: float, tenant: str | None = None) -> Sequence[Saving]:
-        return await (await self._listed()).savings(since, bucket, tenant)
+        return await (await self._flushed_listing()).savings(since, bucket, tenant)
 
-    async def uses(self, limit: int, tenant: str | None = None) -> Sequence[tuple[float, Use]]:
-        return await (await self._listed()).uses(limit, tenant)
+    async def uses(self, limit: int, tenant: str | None = None) -> Sequence[tuple[float, ToolUse]]:
+        return await (await self._flushed_listing()).uses(limit, tenant)
 
     async def story(self, execution_id: str, *, after: int = 0) -> Story | None:
         answer = await self._ask(redis_scripts.STORY, execution_id, max(0, after))
         return await asyncio.to_thread(self._story, execution_id, max(0, after), answer) if answer else None
 
-    async def _listed(self) -> RedisListing:
+    async def _flushed_listing(self) -> RedisListing:
         """What is listed, with all that this process has gathered."""
-        self._look_alive()
+        self._check_open()
         await self._writer.drain()
         return self._listing
 
     async def learned(self, tenant: str) -> Sequence[Lesson]:
-        return await self._lessons.of(tenant)
+        return await self._lessons.for_tenant(tenant)
 
     async def is_there(self) -> bool:
-        self._look_alive()
+        self._check_open()
         # One look for all who ask at the same time: anybody may, and each would take a connection.
-        if self._looking is None or self._looking.done():
-            self._looking = asyncio.ensure_future(self._answers())
-        return await asyncio.shield(self._looking)
+        if self._ping_task is None or self._ping_task.done():
+            self._ping_task = asyncio.ensure_future(self._ping())
+        return await asyncio.shield(self._ping_task)
 
     async def close(self) -> None:
         if self._is_closed:
             return
-        self._look_alive()
+        self._check_open()
         with suppress(LedgerFailed):
             await self._writer.drain()
             await self._lessons.drain()
         self._is_closed = True
-        if lost := await self._writer.stop():
-            log.error("the ledger was closed while its server was away: %d executions are not whole", lost)
+        if incomplete_count := await self._writer.stop():
+            log.error("the ledger was closed while its server was away: %d executions are not whole", incomplete_count)
         if self._client is not None:
             await self._client.aclose()
 
@@ -361,7 +371,7 @@ class RedisLedger(Followed):
         Before the first write; `seconds` is how long a lease lasts unless it is renewed with `Leases.beat`.
         """
         self._leases = Leases(self._ask, owner, seconds, self._clock)
-        self._writer.hold_leases(*self._leases.terms, self._leases.wrote)
+        self._writer.hold_leases(*self._leases.terms, self._leases.record_write)
         return self._leases
 
     def shared_secret(self, name: str) -> bytes:
@@ -378,20 +388,22 @@ class RedisLedger(Followed):
         Not where the ledger is sealed: what else it knew of its key is gone, too.
         """
         place = f"secret/{name}"
-        made = self._seal.seal(secret, place)
-        is_new, kept = await self._ask(redis_scripts.AGREE, place, made, int(isinstance(self._seal, NoSeal)))
-        if not kept:
+        sealed_secret = self._seal.seal(secret, place)
+        is_new, stored_secret = await self._ask(
+            redis_scripts.AGREE, place, sealed_secret, int(isinstance(self._seal, NoSeal))
+        )
+        if not stored_secret:
             return "gone"
         if is_new:
             return "put back"
-        return "same" if self._seal.open(kept, place) == secret else "another"
+        return "same" if self._seal.open(stored_secret, place) == secret else "another"
 
     # to the server
 
-    def _look_alive(self) -> None:
+    def _check_open(self) -> None:
         """Refuse after `close`; follow to another event loop, to which connections do not move."""
         if self._is_closed:
-            raise base.closed()
+            raise base.closed_error()
         with suppress(RuntimeError):
             loop = asyncio.get_running_loop()
             if loop is not self._loop:
@@ -399,11 +411,11 @@ class RedisLedger(Followed):
                 # One try each: the writer knows which of its scripts may be sent again, the client does not.
                 self._client = Redis.from_url(self._url, retry=Retry(NoBackoff(), 0), **SETTINGS)
                 self._room = asyncio.Semaphore(_QUESTIONS_AT_ONCE)
-                self._looking = None
+                self._ping_task = None
                 self._writer.rebind()
 
     async def _wait(self, execution_id: str, job: Job) -> None:
-        self._look_alive()
+        self._check_open()
         await self._writer.wait(execution_id, job)
 
     # Any: what a script answers is between it and whoever asks.
@@ -416,23 +428,23 @@ class RedisLedger(Followed):
 
     async def _ask(self, script: str, *arguments: Any) -> Any:
         """One script that may be run twice: an idle connection may have been closed since its last use."""
-        self._look_alive()
-        asked = [(script, [self._prefix, *arguments])]
+        self._check_open()
+        commands = [(script, [self._prefix, *arguments])]
         try:
             async with self._room:
                 try:
-                    (answer,) = await self._send(asked)
+                    (answer,) = await self._send(commands)
                 except ConnectionLost:
-                    (answer,) = await self._send(asked)
+                    (answer,) = await self._send(commands)
         except RedisError as error:
-            raise failed(error) from error
+            raise server_failure(error) from error
         except UnicodeEncodeError as error:
-            raise base.invalid_text(error) from error
+            raise base.invalid_text_error(error) from error
         if isinstance(answer, RedisError):
-            raise failed(answer) from answer
+            raise server_failure(answer) from answer
         return answer
 
-    async def _answers(self) -> bool:
+    async def _ping(self) -> bool:
         try:
             async with asyncio.timeout(_LOOK_SECONDS):
                 return bool(await self._ask("return 1"))
@@ -441,7 +453,7 @@ class RedisLedger(Followed):
 
     async def _tidy(self, size_bytes: int, executions: int) -> None:
         """Forget what is too old, after everyone was answered."""
-        self._schedule.wrote(size_bytes, executions)
+        self._schedule.record_write(size_bytes, executions)
         if not self._schedule.is_due():
             return
         try:
@@ -456,7 +468,7 @@ class RedisLedger(Followed):
 
     # from bytes
 
-    def _history(self, execution_id: str, answer: Sequence[Any]) -> History:
+    def _history(self, execution_id: str, answer: Sequence[Any]) -> ExecutionHistory:
         state, epoch, start, ending, granted, grant, is_full, pieces = answer
         digest = granted.decode()
         tools = codec.decode_tools(self._unpack(grant, f"grant/{digest}"))
@@ -466,8 +478,8 @@ class RedisLedger(Followed):
         outcome = None
         if ending is not None:
             outcome = codec.decode_outcome(self._unpack(ending, f"{execution_id}/-1"), entries)
-        return History(
-            start_record=codec.decode_begun(self._unpack(start, f"{execution_id}/0"), tools),
+        return ExecutionHistory(
+            start_record=codec.decode_start(self._unpack(start, f"{execution_id}/0"), tools),
             entries=tuple(entries),
             state=STATES[state],
             epoch=int(epoch),

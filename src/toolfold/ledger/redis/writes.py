@@ -1,4 +1,4 @@
-"""One write of a Redis ledger: what it holds of an execution, and the arguments of its script."""
+"""Writes of a Redis ledger: the state of an open execution, its jobs, and the arguments of each script call."""
 
 from __future__ import annotations
 
@@ -14,31 +14,37 @@ from msgspec.structs import replace
 
 from toolfold.errors import ToolfoldError
 from toolfold.ledger import base, codec
-from toolfold.ledger.base import EXPIRED_SECONDS, Retention, StartRecord, Tape, first_line
+from toolfold.ledger.base import EXPIRED_SECONDS, Retention, StartRecord, TapeEntry, first_line
 from toolfold.ledger.encryption import NoSeal, Seal
 from toolfold.ledger.listing import encode_facts, facts_of
 from toolfold.ledger.redis.index import searched_title, tool_names
 from toolfold.models import CallRecord, Outcome, ToolSpec
 
-Act: TypeAlias = Literal["drain", "flush", "park", "accept", "finish"]
+JobKind: TypeAlias = Literal["drain", "flush", "park", "accept", "finish"]
 """`drain` waits for a round and hears of no refusal: that is for those who wrote."""
 
 _CACHED_GRANTS: Final = 8
 SLOW_BYTES: Final = 256 * 1024
 """Larger bodies are packed and read in a thread, so that the event loop goes on."""
-_STATES: Final[dict[Act, str]] = {"drain": "", "flush": "", "park": "paused", "accept": "running", "finish": "ended"}
-_SPOILT: Final = codec.encode_entry(Tape(is_spoilt=True))
+_STATES: Final[dict[JobKind, str]] = {
+    "drain": "",
+    "flush": "",
+    "park": "paused",
+    "accept": "running",
+    "finish": "ended",
+}
+_SPOILT: Final = codec.encode_entry(TapeEntry(is_spoilt=True))
 
 
 @dataclass(slots=True, eq=False)
 class Job:
     """Something that is waited for, or that ends an execution."""
 
-    act: Act
+    kind: JobKind
     epoch: int
     waiter: asyncio.Future[None] | None = None
     bodies: Sequence[bytes] = ()
-    said: bytes = b""
+    encoded_replies: bytes = b""
     """The replies alone: tells whether an `accept` is the same one again, made at another time."""
     outcome: Outcome | None = None
     body: bytes = b""
@@ -46,7 +52,7 @@ class Job:
 
 
 @dataclass(slots=True)
-class Gathered:
+class EntryBuffer:
     """Encoded entries that wait for the next write, each with its epoch."""
 
     entries: list[tuple[int, bytes]] = field(default_factory=list)
@@ -85,8 +91,8 @@ class RedisRecord:
     pieces: int = 0
     size_bytes: int = 0
     is_full: bool = False
-    gathered: Gathered = field(default_factory=Gathered)
-    noted: dict[int, CallRecord] = field(default_factory=dict)
+    buffer: EntryBuffer = field(default_factory=EntryBuffer)
+    call_records: dict[int, CallRecord] = field(default_factory=dict)
     jobs: deque[Job] = field(default_factory=deque)
     doubt: Write | None = None
     accepted: Job | None = None
@@ -101,7 +107,7 @@ class RedisRecord:
 class Write:
     """One step of one execution, as it is sent."""
 
-    live: RedisRecord
+    record: RedisRecord
     name: str
     entries: int
     """How many of the gathered ones it holds, or leaves out for good."""
@@ -115,7 +121,7 @@ class Write:
     # Any: text, numbers and bytes.
     arguments: list[Any] = field(default_factory=list)
     """In the order in which `redis_scripts.WRITE` takes them."""
-    earlier: Write | None = None
+    previous: Write | None = None
     """A start that was in doubt already."""
     made_at: float = field(default_factory=time.monotonic)
     """Before it was sent: the lease that it holds ends no earlier than this and its length say."""
@@ -136,48 +142,48 @@ class Composer:
         self.lease: tuple[str, int] = ("", 0)
         """Owner and milliseconds of the lease that every write holds; nobody, unless replicas share the ledger."""
 
-    async def write(self, live: RedisRecord, job: Job | None) -> Write:
+    async def write(self, record: RedisRecord, job: Job | None) -> Write:
         """All that has gathered, and a job, as one step."""
-        entries = len(live.gathered)
-        start, bodies, is_full = self._fitting(live)
-        act: Act = "flush" if job is None else job.act
+        entries = len(record.buffer)
+        start, bodies, is_full = self._fitting(record)
+        kind: JobKind = "flush" if job is None else job.kind
         refusal: ToolfoldError | None = None
         ending = b""
         if job is not None and job.outcome is not None:
             ending = self._ending(job.outcome, job.body, is_full)
-        elif job is not None and act != "drain":
-            used = live.size_bytes + len(start) + sum(map(len, (*bodies, *job.bodies)))
+        elif job is not None and kind != "drain":
+            used = record.size_bytes + len(start) + sum(map(len, (*bodies, *job.bodies)))
             if is_full or used > self._max_bytes:
-                act, refusal = "flush", base.full(live.id, self._max_bytes)
+                kind, refusal = "flush", base.full_error(record.id, self._max_bytes)
             else:
                 bodies.extend(job.bodies)
         write = Write(
-            live,
+            record,
             self._name(),
             entries=entries,
-            pieces=live.pieces + bool(bodies),
+            pieces=record.pieces + bool(bodies),
             size_bytes=len(start) + sum(map(len, bodies)) + len(ending),
             is_full=is_full,
             job=job,
             refusal=refusal,
         )
-        await self._add_step(write, act, bodies)
+        await self._add_step(write, kind, bodies)
         await self._add_outcome(write, job, ending, b"" if refusal or job is None else job.body)
         write.arguments += self.lease
-        if live.start_record is not None:
-            await self._add_start(write, live.start_record, start)
+        if record.start_record is not None:
+            await self._add_start(write, record.start_record, start)
         return write
 
-    def _fitting(self, live: RedisRecord) -> tuple[bytes, list[bytes], bool]:
+    def _fitting(self, record: RedisRecord) -> tuple[bytes, list[bytes], bool]:
         """The start and as many entries as there is room for; whether there were more."""
-        start, bodies, is_full = b"", [], live.is_full
-        if live.start_record is not None:
-            start = codec.encode_begun(live.start_record)
+        start, bodies, is_full = b"", [], record.is_full
+        if record.start_record is not None:
+            start = codec.encode_start(record.start_record)
             if len(start) > self._max_bytes:
-                start, is_full = codec.encode_begun(replace(live.start_record, files=())), True
+                start, is_full = codec.encode_start(replace(record.start_record, files=())), True
                 bodies.append(_SPOILT)
-        room = self._max_bytes - live.size_bytes - len(start)
-        for _, body in live.gathered.entries:
+        room = self._max_bytes - record.size_bytes - len(start)
+        for _, body in record.buffer.entries:
             if is_full:
                 break
             room -= len(body)
@@ -189,37 +195,37 @@ class Composer:
         if is_full:
             # Some of the entries are not there, so that its calls must be.
             body = codec.encode_outcome(outcome, {})
-        return body if len(body) <= self._max_bytes else codec.encode_cut_down(outcome, self._max_bytes)
+        return body if len(body) <= self._max_bytes else codec.encode_truncated(outcome, self._max_bytes)
 
-    async def _add_step(self, write: Write, act: Act, bodies: Sequence[bytes]) -> None:
-        live = write.live
-        piece = await self._pack(codec.join_entries(bodies), f"{live.id}/{write.pieces}") if bodies else b""
+    async def _add_step(self, write: Write, kind: JobKind, bodies: Sequence[bytes]) -> None:
+        record = write.record
+        piece = await self._pack(codec.join_entries(bodies), f"{record.id}/{write.pieces}") if bodies else b""
         write.arguments += [
-            self._prefix, live.id, live.epoch, live.last, write.name, piece, sum(map(codec.is_call, bodies)),
-            write.size_bytes, int(write.is_full), _STATES[act],
+            self._prefix, record.id, record.epoch, record.last, write.name, piece, sum(map(codec.is_call, bodies)),
+            write.size_bytes, int(write.is_full), _STATES[kind],
         ]  # fmt: skip
 
     async def _add_outcome(self, write: Write, job: Job | None, ending: bytes, snapshot: bytes) -> None:
         if job is None or job.outcome is None:
             write.arguments += ["", "", snapshot, milliseconds(self._keep.open_seconds), "", "", 0]
             return
-        body = await self._pack(ending, f"{write.live.id}/-1")
+        body = await self._pack(ending, f"{write.record.id}/-1")
         age = milliseconds(self._keep.age_seconds)
         facts = facts_of(job.outcome)
-        sealed = self._seal.seal(encode_facts(facts), f"{write.live.id}/facts")
+        sealed = self._seal.seal(encode_facts(facts), f"{write.record.id}/facts")
         tools = tool_names(facts.uses, self._seal)
         write.arguments += [
             job.outcome.status, repr(job.outcome.seconds), body, age, sealed, tools, facts.saved_bytes,
         ]  # fmt: skip
 
-    async def _add_start(self, write: Write, begun: StartRecord, start: bytes) -> None:
-        live = write.live
-        write.granted, grant = self.grants.of(begun.tools)
-        title = first_line(begun.program.sent_text)
+    async def _add_start(self, write: Write, start: StartRecord, body: bytes) -> None:
+        record = write.record
+        write.granted, grant = self.grants.encode(start.tools)
+        title = first_line(start.program.sent_text)
         write.arguments += [
-            await self._pack(start, f"{live.id}/0"), self._seal.seal(title.encode(), f"{live.id}/title"),
-            begun.session, begun.tenant, repr(begun.began_at), write.granted, grant, self._seal.key_id, live.mark,
-            milliseconds(begun.expires_at + EXPIRED_SECONDS) if begun.expires_at else "", begun.door,
+            await self._pack(body, f"{record.id}/0"), self._seal.seal(title.encode(), f"{record.id}/title"),
+            start.session, start.tenant, repr(start.began_at), write.granted, grant, self._seal.key_id, record.mark,
+            milliseconds(start.expires_at + EXPIRED_SECONDS) if start.expires_at else "", start.door,
             searched_title(title, self._seal),
         ]  # fmt: skip
 
@@ -235,38 +241,38 @@ class Grants:
     def __init__(self, seal: Seal | NoSeal) -> None:
         self._seal = seal
         # By identity, with the tuple held so that its id stays its own: a runtime grants the same one each time.
-        self._known: OrderedDict[int, tuple[tuple[ToolSpec, ...], str, bytes]] = OrderedDict()
-        self._there: set[str] = set()
+        self._cache: OrderedDict[int, tuple[tuple[ToolSpec, ...], str, bytes]] = OrderedDict()
+        self._server_digests: set[str] = set()
 
-    def of(self, tools: tuple[ToolSpec, ...]) -> tuple[str, bytes]:
+    def encode(self, tools: tuple[ToolSpec, ...]) -> tuple[str, bytes]:
         """The name of a grant, and its body unless the server is thought to have it."""
-        known = self._known.pop(id(tools), None)
-        if known is None:
+        grant = self._cache.pop(id(tools), None)
+        if grant is None:
             body = codec.encode_tools(tools)
             digest = self._seal.digest(body).hex()
-            known = (tools, digest, self._seal.seal(codec.deflate(body), f"grant/{digest}"))
-        self._known[id(tools)] = known
-        if len(self._known) > _CACHED_GRANTS:
-            _, forgotten, _ = self._known.popitem(last=False)[1]
-            self._there.discard(forgotten)
-        _, digest, sealed = known
-        return digest, b"" if digest in self._there else sealed
+            grant = (tools, digest, self._seal.seal(codec.deflate(body), f"grant/{digest}"))
+        self._cache[id(tools)] = grant
+        if len(self._cache) > _CACHED_GRANTS:
+            _, evicted_digest, _ = self._cache.popitem(last=False)[1]
+            self._server_digests.discard(evicted_digest)
+        _, digest, sealed = grant
+        return digest, b"" if digest in self._server_digests else sealed
 
-    def sent(self, digest: str) -> None:
+    def mark_sent(self, digest: str) -> None:
         """The server has it."""
         if digest:
-            self._there.add(digest)
+            self._server_digests.add(digest)
 
-    def missing(self, digest: str) -> None:
+    def mark_missing(self, digest: str) -> None:
         """It was swept away with the last execution that had it."""
-        self._there.discard(digest)
+        self._server_digests.discard(digest)
 
 
-def know(live: RedisRecord, answer: Sequence[Any]) -> None:
+def update_record(record: RedisRecord, answer: Sequence[Any]) -> None:
     """What the server says of an execution."""
     _, epoch, last, pieces, size, is_full = answer
-    live.epoch, live.last, live.pieces = int(epoch), last.decode(), int(pieces)
-    live.size_bytes, live.is_full = int(size), is_full == b"1"
+    record.epoch, record.last, record.pieces = int(epoch), last.decode(), int(pieces)
+    record.size_bytes, record.is_full = int(size), is_full == b"1"
 
 
 def milliseconds(seconds: float) -> str:

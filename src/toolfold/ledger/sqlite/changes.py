@@ -1,4 +1,4 @@
-"""What was written, in the order in which it was committed: the part of a SQLite ledger that is followed.
+"""Change feed of a SQLite ledger: executions in the order of their commits, and decisions on calls.
 
 Nothing is written for it. The row of an execution has always had the time at which it was last written, in an index;
 each transaction gives later times than all before it, so they rise in the order of the commits. Who has seen
@@ -13,7 +13,7 @@ import sqlite3
 import time
 from typing import Final
 
-from toolfold.ledger.base import Change
+from toolfold.ledger.base import LedgerChange
 
 DECISIONS: Final = (
     "CREATE TABLE decisions (execution TEXT NOT NULL, epoch INTEGER NOT NULL, call INTEGER NOT NULL,"
@@ -36,7 +36,7 @@ _AFTER: Final = (
 )
 
 
-class Changes:
+class SqliteChanges:
     """On one connection; the caller begins and ends transactions."""
 
     def __init__(self, connection: sqlite3.Connection) -> None:
@@ -74,37 +74,37 @@ class Changes:
         """The cursor of the latest."""
         return repr(self._last(time.time()))
 
-    def after(self, cursor: str) -> list[Change]:
+    def after(self, cursor: str) -> list[LedgerChange]:
         """The next ones, at most a thousand; the first has no id if some before it may be missing."""
-        seen, now = float(cursor), time.time()
-        changes: list[Change] = []
-        if seen > now and seen > (last := self._last(now)):
+        position, now = float(cursor), time.time()
+        changes: list[LedgerChange] = []
+        if position > now and position > (last := self._last(now)):
             # The clock was set back, and nothing holds the place of the cursor: what comes next may lie before it.
-            seen = last
-            changes.append(Change(cursor=repr(seen), execution_id=""))
-        found = self._db.execute(_AFTER, (seen, now + _AHEAD_SECONDS, _AT_ONCE))
-        changes += (Change(cursor=repr(at), execution_id=execution_id) for at, execution_id in found)
+            position = last
+            changes.append(LedgerChange(cursor=repr(position), execution_id=""))
+        rows = self._db.execute(_AFTER, (position, now + _AHEAD_SECONDS, _AT_ONCE))
+        changes += (LedgerChange(cursor=repr(at), execution_id=execution_id) for at, execution_id in rows)
         return changes
 
     def decide(self, execution_id: str, epoch: int, call_id: int, body: bytes) -> bool:
         """The first decision on a call, while its execution has not ended."""
-        found = self._db.execute(
+        row = self._db.execute(
             "SELECT number FROM executions WHERE id = ? AND epoch = ? AND state != 'ended'", (execution_id, epoch)
         ).fetchone()
-        if found is None:
+        if row is None:
             return False
         values = (execution_id, epoch, call_id, body)
         if not self._db.execute("INSERT OR IGNORE INTO decisions VALUES (?, ?, ?, ?)", values).rowcount:
             return False
-        self._db.execute("UPDATE executions SET touched_at = ? WHERE number = ?", (self.now(), found[0]))
+        self._db.execute("UPDATE executions SET touched_at = ? WHERE number = ?", (self.now(), row[0]))
         return True
 
     def decision(self, execution_id: str, epoch: int, call_id: int) -> bytes | None:
         """What was decided."""
-        found = self._db.execute(
+        row = self._db.execute(
             "SELECT body FROM decisions WHERE execution = ? AND epoch = ? AND call = ?", (execution_id, epoch, call_id)
         ).fetchone()
-        return None if found is None else found[0]
+        return None if row is None else row[0]
 
     def forget(self, number: int) -> None:
         """An execution goes."""
@@ -114,8 +114,8 @@ class Changes:
 
     def _look(self) -> None:
         now, passed, lead = _clocks()
-        known = self._latest if self._latest <= now + _AHEAD_SECONDS else 0.0
-        last = max(known, self._last(now))
+        latest = self._latest if self._latest <= now + _AHEAD_SECONDS else 0.0
+        last = max(latest, self._last(now))
         # While the clock lags behind, others give times that it does not know.
         self._lead = lead if last < now else math.inf
         self._trusted_until = passed + _TRUSTED_SECONDS

@@ -1,4 +1,4 @@
-"""What listings and statistics of a SQLite ledger read: columns and indexes of their own, and the queries on them."""
+"""Listings, statistics, tool lessons and retention queries of a SQLite ledger, with their columns and indexes."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ import msgspec
 
 from toolfold.clocks import SteadyClock
 from toolfold.ledger import base
-from toolfold.ledger.base import EXPIRED_SECONDS, Filter, Retention, Summary
+from toolfold.ledger.base import EXPIRED_SECONDS, ExecutionFilter, ExecutionSummary, Retention
 from toolfold.ledger.encryption import NoSeal, Seal
-from toolfold.ledger.listing import Use, lanes_of, uses_of
+from toolfold.ledger.listing import ToolUse, lanes_of, uses_of
 from toolfold.models import Outcome
 from toolfold.tools.learning import MOST_TOOLS, Lesson, merge_lessons
 
 if TYPE_CHECKING:
     from toolfold.ledger.base import State
-    from toolfold.ledger.sqlite.changes import Changes
+    from toolfold.ledger.sqlite.changes import SqliteChanges
 
 
 # ----------------------------------------------------------------------------------------------------
@@ -58,19 +58,19 @@ class LessonTable:
     def add(self, tenant: str, lesson: Lesson) -> None:
         """To what is there; beyond the bounds, what was touched longest ago goes."""
         place = (tenant, self._seal.digest(lesson.tool.encode()))
-        found = self._db.execute("SELECT body FROM lessons WHERE tenant = ? AND tool = ?", place).fetchone()
-        whole = merge_lessons(None if found is None else self._open(*place, found[0]), lesson)
-        body = self._seal.seal(encode(whole), _lesson_place(*place))
+        row = self._db.execute("SELECT body FROM lessons WHERE tenant = ? AND tool = ?", place).fetchone()
+        merged_lesson = merge_lessons(None if row is None else self._open(*place, row[0]), lesson)
+        body = self._seal.seal(encode(merged_lesson), _lesson_place(*place))
         self._db.execute("INSERT OR REPLACE INTO lessons VALUES (?, ?, ?, ?)", (*place, time.time(), body))
-        if found is None:
+        if row is None:
             self._make_room(tenant)
 
-    def of(self, tenant: str) -> list[Lesson]:
+    def for_tenant(self, tenant: str) -> list[Lesson]:
         """Those that were touched last come last."""
-        found = self._db.execute(
+        rows = self._db.execute(
             "SELECT tool, body FROM lessons WHERE tenant = ? ORDER BY touched_at DESC LIMIT ?", (tenant, MOST_TOOLS)
         )
-        return [self._open(tenant, tool, body) for tool, body in found][::-1]
+        return [self._open(tenant, tool, body) for tool, body in rows][::-1]
 
     def reseal(self, new: Seal) -> None:
         """With another key; the digests are made with it, too."""
@@ -99,17 +99,17 @@ class MemoryLessons:
     def add(self, tenant: str, lesson: Lesson) -> None:
         """To what is there; the oldest make room."""
         key = (tenant, lesson.tool)
-        known = self._lessons.pop(key, None)
-        self._lessons[key] = encode(merge_lessons(None if known is None else decode(known), lesson))
-        if known is not None:
+        stored_body = self._lessons.pop(key, None)
+        self._lessons[key] = encode(merge_lessons(None if stored_body is None else decode(stored_body), lesson))
+        if stored_body is not None:
             return
-        own = [one for one in self._lessons if one[0] == tenant]
-        if len(own) > MOST_TOOLS:
-            del self._lessons[own[0]]
+        tenant_keys = [lesson_key for lesson_key in self._lessons if lesson_key[0] == tenant]
+        if len(tenant_keys) > MOST_TOOLS:
+            del self._lessons[tenant_keys[0]]
         if len(self._lessons) > MOST_LESSONS:
             del self._lessons[next(iter(self._lessons))]
 
-    def of(self, tenant: str) -> Sequence[Lesson]:
+    def for_tenant(self, tenant: str) -> Sequence[Lesson]:
         """Those that were touched last come last."""
         return [decode(body) for (owner, _), body in self._lessons.items() if owner == tenant]
 
@@ -142,7 +142,7 @@ _SAMPLE_ERROR: Final = 0.25
 _NEWEST: Final = "SELECT bytes FROM executions INDEXED BY executions_by_word ORDER BY touched_at DESC LIMIT ?"
 
 
-class Forgetting:
+class RetentionQueries:
     """On one connection; the caller begins and ends transactions.
 
     However long the ledger, a step takes a few milliseconds. Where there are far too many executions, a sample shows
@@ -157,18 +157,18 @@ class Forgetting:
         """Whether something has to go. Reads only."""
         return bool(self._past_deadlines() or self._too_old(keep) or self._too_many(keep))
 
-    def doomed(self, keep: Retention) -> list[int]:
+    def pick_expired(self, keep: Retention) -> list[int]:
         """Numbers of executions that `keep` does not allow, a few at a time."""
         return self._expired() or self._too_old(keep) or self._too_many(keep)
 
     def _expired(self) -> list[int]:
-        doomed = []
+        numbers = []
         for number, status in self._past_deadlines():
             if status == "":
-                doomed.append(number)
+                numbers.append(number)
             else:  # what has ended, or is gone, has no deadline any more
                 self._db.execute("DELETE FROM deadlines WHERE execution = ?", (number,))
-        return doomed
+        return numbers
 
     def _past_deadlines(self) -> list[tuple[int, str | None]]:
         return self._db.execute(
@@ -203,14 +203,14 @@ class Forgetting:
         ).fetchone()
         if count <= keep.executions and size <= keep.total_bytes:
             return []
-        doomed: list[int] = []
-        for number, its_bytes in self._oldest(sample, by_count=count > keep.executions):
+        numbers: list[int] = []
+        for number, size_bytes in self._oldest(sample, by_count=count > keep.executions):
             if count <= keep.executions and size <= keep.total_bytes:
                 break
-            doomed.append(number)
+            numbers.append(number)
             count -= 1
-            size -= its_bytes
-        return doomed
+            size -= size_bytes
+        return numbers
 
     def _sample(self) -> tuple[list[tuple[str, int]], int]:
         """Tenant and size of some executions that ended, and how many executions there are at the least.
@@ -230,13 +230,13 @@ class Forgetting:
                 number = random.randint(first, last)  # noqa: S311 - no secret
                 rows += self._db.execute("SELECT tenant, bytes, status FROM executions WHERE number = ?", (number,))
             count = int((last - first + 1) * (len(rows) / _SAMPLE - _SAMPLE_ERROR))
-        return [(tenant, its_bytes) for tenant, its_bytes, status in rows if status], count
+        return [(tenant, size_bytes) for tenant, size_bytes, status in rows if status], count
 
     def _oldest(self, sample: list[tuple[str, int]], *, by_count: bool) -> list[tuple[int, int]]:
         """Executions that ended, of whoever has the most: one tenant's flood leaves the others' records."""
         shares: Counter[str] = Counter()
-        for tenant, its_bytes in sample:
-            shares[tenant] += 1 if by_count else its_bytes
+        for tenant, size_bytes in sample:
+            shares[tenant] += 1 if by_count else size_bytes
         largest = shares.most_common(1)[0][0] if shares else ""
         of_largest = self._db.execute(
             "SELECT number, bytes FROM (SELECT number, bytes, status FROM executions INDEXED BY executions_by_tenant"
@@ -297,14 +297,14 @@ class Row:
 class Rows:
     """On one connection; the caller begins and ends transactions."""
 
-    def __init__(self, connection: sqlite3.Connection, changes: Changes) -> None:
+    def __init__(self, connection: sqlite3.Connection, changes: SqliteChanges) -> None:
         self._db = connection
         self._changes = changes
-        self._found: dict[str, Row] = {}
+        self._rows_by_id: dict[str, Row] = {}
 
     def start_record(self, execution_id: str, row: Row) -> None:
         """It was inserted in this transaction."""
-        self._found[execution_id] = row
+        self._rows_by_id[execution_id] = row
 
     def find(self, execution_id: str) -> Row:
         """As it is by now.
@@ -312,17 +312,17 @@ class Rows:
         Raises:
             UsageError: There is none.
         """
-        row = self._found.get(execution_id)
+        row = self._rows_by_id.get(execution_id)
         if row is None:
-            found = self._db.execute(_FIND, (execution_id,)).fetchone()
-            if found is None:
-                raise base.unknown(execution_id)
-            row = self._found[execution_id] = Row(*found)
+            values = self._db.execute(_FIND, (execution_id,)).fetchone()
+            if values is None:
+                raise base.unknown_error(execution_id)
+            row = self._rows_by_id[execution_id] = Row(*values)
         return row
 
     def write(self) -> None:
         """At the end of a transaction, and before a statement that reads rows."""
-        for row in self._found.values():
+        for row in self._rows_by_id.values():
             if not row.is_changed:
                 continue
             row.is_changed = False
@@ -335,7 +335,7 @@ class Rows:
 
     def drop(self) -> None:
         """The transaction is over: others may write from now on."""
-        self._found.clear()
+        self._rows_by_id.clear()
 
 
 LISTING: Final = (
@@ -361,11 +361,11 @@ _COLUMNS: Final = (
 )
 _EQUAL: Final = ("id", "state", "status", "door", "tenant", "session")
 _encode: Final = msgspec.msgpack.Encoder().encode
-_decode_use: Final = msgspec.msgpack.Decoder(Use).decode
+_decode_use: Final = msgspec.msgpack.Decoder(ToolUse).decode
 _decode_lanes: Final = msgspec.msgpack.Decoder(tuple[tuple[int, int, int, int], ...]).decode
 
 
-class Listing:
+class SqliteListing:
     """On one connection; the caller begins and ends transactions."""
 
     def __init__(self, connection: sqlite3.Connection, seal: Seal | NoSeal) -> None:
@@ -389,25 +389,25 @@ class Listing:
             lanes=_encode(lanes_of(outcome)),
         )
 
-    def search(self, wanted: Filter, limit: int, before: str) -> list[Summary]:
+    def search(self, query: ExecutionFilter, limit: int, before: str) -> list[ExecutionSummary]:
         """Newest first."""
-        statement, values = self.statement(wanted, before)
+        statement, values = self.statement(query, before)
         return [self._summary(row) for row in self._db.execute(statement, (*values, limit))]
 
-    def statement(self, wanted: Filter, before: str = "") -> tuple[str, list[Any]]:
+    def statement(self, query: ExecutionFilter, before: str = "") -> tuple[str, list[Any]]:
         """What is asked, and its values but for the last, which is how many."""
-        where, values = self._conditions(wanted)
+        where, values = self._conditions(query)
         if before:
             where.append("(e.began_at, e.number) < (SELECT began_at, number FROM executions WHERE id = ?)")
             values.append(before)
         source, order = "executions e", "e.began_at DESC, e.number DESC"
-        if wanted.tool is not None:
+        if query.tool is not None:
             # The key of this table has the order that is wanted.
             source = "uses u CROSS JOIN executions e ON e.number = u.execution"
             order = "u.began_at DESC, u.execution DESC"
             where.append("u.tool = ?")
-            values.append(self._digest(wanted.tool))
-        elif wanted.text and wanted.id is None:
+            values.append(self._digest(query.tool))
+        elif query.text and query.id is None:
             # It has both in its order, so that other columns are read only where the text is found.
             source = "executions e INDEXED BY executions_by_title"
         clause = " AND ".join(where) or "1"
@@ -416,12 +416,12 @@ class Listing:
     def counts(self, since: float, tenant: str | None) -> dict[str, int]:
         """How many run and wait, and of those that began since then, how many there are and failed."""
         of_tenant, values = ("", ()) if tenant is None else (" AND tenant = ?", (tenant,))
-        found = self._db.execute(
+        rows = self._db.execute(
             "SELECT state, count(*) FROM executions INDEXED BY executions_by_status"  # noqa: S608 - of texts of ours
             f" WHERE status = ''{of_tenant} GROUP BY state",
             values,
         )
-        open_ = dict(found.fetchall())
+        open_ = dict(rows.fetchall())
         recent, failed = self._db.execute(
             "SELECT count(*), coalesce(sum(status NOT IN ('', 'finished', 'cancelled')), 0) FROM executions"  # noqa: S608 - the same
             f" WHERE began_at >= ?{of_tenant}",
@@ -437,23 +437,23 @@ class Listing:
     def savings(self, since: float, bucket: float, tenant: str | None) -> list[tuple[float, str, int, int, int]]:
         """By time and door: the start of the bucket, door, executions, bytes saved, bytes lost."""
         of_tenant, values = ("", ()) if tenant is None else (" AND tenant = ?", (tenant,))
-        found = self._db.execute(
+        rows = self._db.execute(
             "SELECT cast(began_at / ? AS INTEGER) * ? AS at, door, count(*), sum(max(saved_bytes, 0)),"  # noqa: S608 - the same
             f" sum(max(-saved_bytes, 0)) FROM executions WHERE began_at >= ? AND status != ''{of_tenant}"
             " GROUP BY at, door ORDER BY at, door",
             (bucket, bucket, since, *values),
         )
-        return [(float(at), door, count, gain, loss) for at, door, count, gain, loss in found]
+        return [(float(at), door, count, gain, loss) for at, door, count, gain, loss in rows]
 
-    def uses(self, limit: int, tenant: str | None) -> Iterator[tuple[float, Use]]:
+    def uses(self, limit: int, tenant: str | None) -> Iterator[tuple[float, ToolUse]]:
         """Of the executions that ended last, newest first: when each began, and what it did with a tool."""
         of_tenant, values = ("", ()) if tenant is None else (" WHERE tenant = ?", (tenant,))
-        found = self._db.execute(
+        rows = self._db.execute(
             "SELECT e.id, e.began_at, u.body FROM (SELECT number, id, began_at FROM executions"  # noqa: S608 - the same
             f"{of_tenant} ORDER BY began_at DESC LIMIT ?) e JOIN uses u ON u.execution = e.number",
             (*values, limit),
         )
-        for execution_id, began_at, sealed in found:
+        for execution_id, began_at, sealed in rows:
             yield began_at, _decode_use(self._seal.open(sealed, _place(execution_id)))
 
     def forget(self, number: int) -> None:
@@ -467,41 +467,41 @@ class Listing:
         ).fetchall()
         self._db.execute("DELETE FROM uses")
         for began_at, number, body, execution_id in rows:
-            opened = self._seal.open(body, _place(execution_id))
-            name = new.digest(_decode_use(opened).tool.encode())
-            sealed = new.seal(opened, _place(execution_id))
+            plaintext = self._seal.open(body, _place(execution_id))
+            name = new.digest(_decode_use(plaintext).tool.encode())
+            sealed = new.seal(plaintext, _place(execution_id))
             self._db.execute("INSERT INTO uses VALUES (?, ?, ?, ?)", (name, began_at, number, sealed))
 
-    def _conditions(self, wanted: Filter) -> tuple[list[str], list[Any]]:
+    def _conditions(self, query: ExecutionFilter) -> tuple[list[str], list[Any]]:
         where, values = [], []
         for name in _EQUAL:
-            value = getattr(wanted, name)
+            value = getattr(query, name)
             if value is not None:
                 where.append(f"e.{name} = ?")
                 values.append(value)
-        if wanted.state is not None:
+        if query.state is not None:
             # No index has the state, which each pause changes; the status is empty as long as it has not ended.
-            where.append("e.status != ''" if wanted.state == "ended" else "e.status = ''")
-        if wanted.since is not None:
+            where.append("e.status != ''" if query.state == "ended" else "e.status = ''")
+        if query.since is not None:
             where.append("e.began_at >= ?")
-            values.append(wanted.since)
-        if wanted.until is not None:
+            values.append(query.since)
+        if query.until is not None:
             where.append("e.began_at < ?")
-            values.append(wanted.until)
-        if wanted.text:
+            values.append(query.until)
+        if query.text:
             if isinstance(self._seal, Seal):
                 where.append("0")
             where.append("cast(e.title AS TEXT) LIKE ? ESCAPE '\\'")
-            escaped = wanted.text.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_")
+            escaped = query.text.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_")
             values.append(f"%{escaped}%")
         return where, values
 
     def _digest(self, tool: str) -> bytes:
         return self._seal.digest(tool.encode())
 
-    def _summary(self, row: Sequence[Any]) -> Summary:
+    def _summary(self, row: Sequence[Any]) -> ExecutionSummary:
         execution_id, state, status, began_at, seconds, calls, title, session, tenant, door, failed, saved, lanes = row
-        return Summary(
+        return ExecutionSummary(
             execution_id=execution_id,
             state=state,
             status=status,

@@ -1,4 +1,4 @@
-"""Another key for a sealed SQLite ledger: a copy of the file first, then every body in one transaction.
+"""Key change of a sealed SQLite ledger: a copy of the file first, then every body in one transaction.
 
 Killed at any moment, the file is whole with the old key or whole with the new one; a second try ends the work.
 """
@@ -19,17 +19,17 @@ from toolfold.errors import UsageError
 from toolfold.ledger import codec
 from toolfold.ledger.base import MAX_EXECUTION_BYTES
 from toolfold.ledger.encryption import SALT_BYTES, Seal, relock, seal_for_snapshots, seal_with
-from toolfold.ledger.sqlite.listing import LessonTable, Listing
-from toolfold.ledger.sqlite.schema import check_key, open_alone, unusable, write_copy
-from toolfold.ledger.sqlite.store import only_server
+from toolfold.ledger.sqlite.listing import LessonTable, SqliteListing
+from toolfold.ledger.sqlite.schema import check_key, open_exclusive, unusable, write_copy
+from toolfold.ledger.sqlite.store import lock_for_server
 from toolfold.ledger.sqlite.tables import SNAPSHOT, Tables
-from toolfold.ledger.sqlite.write_ahead import bring_in
+from toolfold.ledger.sqlite.write_ahead import recover_logs
 
 _NEXT_STEP: Final = "stop that one first, then run this again"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Rekeyed:
+class RekeyResult:
     """What was done."""
 
     executions: int
@@ -37,7 +37,7 @@ class Rekeyed:
     """The name of the file with the old key, beside the new one; empty where there was nothing to do."""
 
 
-def rekey(path: Path, key: bytes | str | None, new_key: bytes | str) -> Rekeyed:
+def rekey(path: Path, key: bytes | str | None, new_key: bytes | str) -> RekeyResult:
     """Seal everything in the ledger with `new_key`; nobody else may have it open.
 
     Raises:
@@ -46,7 +46,7 @@ def rekey(path: Path, key: bytes | str | None, new_key: bytes | str) -> Rekeyed:
     if not path.is_file():
         raise UsageError(f"no ledger {str(path)!r}; check the path")
     try:
-        with _sole_server(path), closing(_alone(path)) as connection:
+        with _sole_server(path), closing(_open_exclusive(path)) as connection:
             return _rekey(connection, path, key, new_key)
     except sqlite3.Error as error:
         raise unusable(path, error) from error
@@ -57,16 +57,16 @@ def rekey(path: Path, key: bytes | str | None, new_key: bytes | str) -> Rekeyed:
 
 @contextmanager
 def _sole_server(path: Path) -> Iterator[None]:
-    handle = only_server(path, _NEXT_STEP)
+    handle = lock_for_server(path, _NEXT_STEP)
     try:
         yield
     finally:
         os.close(handle)
 
 
-def _alone(path: Path) -> sqlite3.Connection:
+def _open_exclusive(path: Path) -> sqlite3.Connection:
     try:
-        return open_alone(path)
+        return open_exclusive(path)
     except sqlite3.OperationalError as error:
         if "locked" not in str(error):
             raise
@@ -74,7 +74,7 @@ def _alone(path: Path) -> sqlite3.Connection:
         raise UsageError(f"ledger {str(path)!r} is in use by another process; {_NEXT_STEP}") from error
 
 
-def _rekey(connection: sqlite3.Connection, path: Path, key: bytes | str | None, new_key: bytes | str) -> Rekeyed:
+def _rekey(connection: sqlite3.Connection, path: Path, key: bytes | str | None, new_key: bytes | str) -> RekeyResult:
     facts = dict(connection.execute("SELECT name, value FROM facts"))
     if "key_id" not in facts:
         raise UsageError(
@@ -87,9 +87,9 @@ def _rekey(connection: sqlite3.Connection, path: Path, key: bytes | str | None, 
     if old.key_id == same_salt.key_id:
         raise UsageError(f"the new key of ledger {str(path)!r} is its old one; give another in --new-key-env")
     if facts["key_id"] == same_salt.key_id:
-        return Rekeyed(executions=0, copy="")
+        return RekeyResult(executions=0, copy="")
     check_key(path, facts, old)
-    bring_in(path, connection, Tables(connection, old, MAX_EXECUTION_BYTES, SteadyClock()), old)
+    recover_logs(path, connection, Tables(connection, old, MAX_EXECUTION_BYTES, SteadyClock()), old)
     copy = path.with_name(f"{path.name}.key-{old.key_id}")
     _keep_copy(connection, copy)
     new_salt = secrets.token_bytes(SALT_BYTES)
@@ -98,7 +98,7 @@ def _rekey(connection: sqlite3.Connection, path: Path, key: bytes | str | None, 
         executions = _Bodies(connection, old, new).reseal()
         values = [(new.key_id, "key_id"), (new_salt.hex(), "salt")]
         connection.executemany("UPDATE facts SET value = ? WHERE name = ?", values)
-    return Rekeyed(executions=executions, copy=copy.name)
+    return RekeyResult(executions=executions, copy=copy.name)
 
 
 def _keep_copy(connection: sqlite3.Connection, copy: Path) -> None:
@@ -140,15 +140,15 @@ class _Bodies:
     def reseal(self) -> int:
         """With the new key; how many executions there are."""
         for (digest,) in self._db.execute("SELECT digest FROM grants").fetchall():
-            self._grant(digest)
+            self._reseal_grant(digest)
         LessonTable(self._db, self._old).reseal(self._new)
-        Listing(self._db, self._old).reseal(self._new)
+        SqliteListing(self._db, self._old).reseal(self._new)
         executions = self._db.execute("SELECT number, id FROM executions").fetchall()
         for number, execution_id in executions:
-            self._execution(number, execution_id)
+            self._reseal_execution(number, execution_id)
         return len(executions)
 
-    def _grant(self, digest: bytes) -> None:
+    def _reseal_grant(self, digest: bytes) -> None:
         (sealed,) = self._db.execute("SELECT body FROM grants WHERE digest = ?", (digest,)).fetchone()
         packed = self._old.open(sealed, f"grant/{digest.hex()}")
         # The name of a grant is made with the key, too.
@@ -157,21 +157,23 @@ class _Bodies:
         self._db.execute("INSERT INTO grants VALUES (?, ?)", (name, self._new.seal(packed, f"grant/{name.hex()}")))
         self._db.execute("UPDATE executions SET granted = ? WHERE granted = ?", (name, digest))
 
-    def _execution(self, number: int, execution_id: str) -> None:
+    def _reseal_execution(self, number: int, execution_id: str) -> None:
         (title,) = self._db.execute("SELECT title FROM executions WHERE number = ?", (number,)).fetchone()
-        values = (self._moved(title, f"{execution_id}/title"), number)
+        values = (self._reseal(title, f"{execution_id}/title"), number)
         self._db.execute("UPDATE executions SET title = ? WHERE number = ?", values)
         pieces = self._db.execute("SELECT piece FROM pieces WHERE execution = ?", (number,)).fetchall()
         for (piece,) in pieces:
             place = (number, piece)
             (body,) = self._db.execute("SELECT body FROM pieces WHERE execution = ? AND piece = ?", place).fetchone()
-            moved = self._snapshot(body) if piece == SNAPSHOT else self._moved(body, f"{execution_id}/{piece}")
-            self._db.execute("UPDATE pieces SET body = ? WHERE execution = ? AND piece = ?", (moved, *place))
+            resealed_body = (
+                self._reseal_snapshot(body) if piece == SNAPSHOT else self._reseal(body, f"{execution_id}/{piece}")
+            )
+            self._db.execute("UPDATE pieces SET body = ? WHERE execution = ? AND piece = ?", (resealed_body, *place))
 
-    def _moved(self, sealed: bytes, place: str) -> bytes:
+    def _reseal(self, sealed: bytes, place: str) -> bytes:
         return self._new.seal(self._old.open(sealed, place), place)
 
-    def _snapshot(self, kept: bytes) -> bytes:
+    def _reseal_snapshot(self, body: bytes) -> bytes:
         assert self._old_snapshots is not None
         assert self._new_snapshots is not None
-        return relock(kept, self._old_snapshots, self._new_snapshots)
+        return relock(body, self._old_snapshots, self._new_snapshots)

@@ -1,4 +1,4 @@
-"""Opens a ledger's file: makes it, knows it again, and says in one line why it cannot be used."""
+"""Schema of a SQLite ledger: opens its file, creates and checks the tables, and migrates older formats."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from toolfold.ledger.sqlite.tables import DEADLINES, OWNERS, SCHEMA
 
 _APPLICATION: Final = 0x746F666C  # "tofl"
 BUSY_SECONDS: Final = 30.0
-_KEEP_LEAD: Final = (
+_STORE_LEAD: Final = (
     "INSERT INTO facts VALUES ('clock', ?1 || ' ' || ?2) ON CONFLICT (name) DO UPDATE SET value = excluded.value"
     " WHERE value NOT LIKE ?1 || ' %'"
 )
@@ -38,50 +38,50 @@ def connect(path: Path, key: bytes | str | None) -> tuple[sqlite3.Connection, sq
         UsageError: The file cannot be used, with the reason.
     """
     _make(path)
-    with ExitStack() as opened:
+    with ExitStack() as stack:
         try:
-            writer = _open(path, opened)
+            writer = _open(path, stack)
             _prepare(writer, path)
             seal = _seal(writer, path, key)
-            reader = _open(path, opened)
+            reader = _open(path, stack)
             reader.execute("PRAGMA query_only = 1")
         except sqlite3.Error as error:
             raise unusable(path, error) from error
-        opened.pop_all()
+        stack.pop_all()
     return writer, reader, seal
 
 
 def shared_lead(connection: sqlite3.Connection) -> float:
     """The lead of the clock that all who use the file share until the machine starts again; see `SteadyClock`."""
     boot, lead = boot_id(), SteadyClock().lead
-    kept = _kept_lead(connection, boot) if boot else lead
-    if kept is None:
+    stored_lead = _read_lead(connection, boot) if boot else lead
+    if stored_lead is None:
         with suppress(sqlite3.Error):  # a full disk, perhaps: the next process sets it
-            connection.execute(_KEEP_LEAD, (boot, repr(lead)))
-            kept = _kept_lead(connection, boot)
-    return lead if kept is None else kept
+            connection.execute(_STORE_LEAD, (boot, repr(lead)))
+            stored_lead = _read_lead(connection, boot)
+    return lead if stored_lead is None else stored_lead
 
 
-def _kept_lead(connection: sqlite3.Connection, boot: str) -> float | None:
+def _read_lead(connection: sqlite3.Connection, boot: str) -> float | None:
     row = connection.execute("SELECT value FROM facts WHERE name = 'clock'").fetchone()
-    kept_boot, _, lead = row[0].partition(" ") if row is not None else ("", "", "")
-    return float(lead) if kept_boot == boot else None
+    stored_boot, _, lead = row[0].partition(" ") if row is not None else ("", "", "")
+    return float(lead) if stored_boot == boot else None
 
 
-def open_alone(path: Path) -> sqlite3.Connection:
+def open_exclusive(path: Path) -> sqlite3.Connection:
     """The only connection to a file that is there; everyone else waits until it is closed.
 
     Raises:
         sqlite3.OperationalError: "database is locked", where another process has the file open.
     """
-    with ExitStack() as opened:
-        made = sqlite3.connect(path, timeout=0.0, isolation_level=None)
-        connection = opened.enter_context(closing(made))
+    with ExitStack() as stack:
+        raw_connection = sqlite3.connect(path, timeout=0.0, isolation_level=None)
+        connection = stack.enter_context(closing(raw_connection))
         # First of all: in WAL mode it counts from the first look at the tables.
         connection.execute("PRAGMA locking_mode = EXCLUSIVE").fetchone()
         connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
         _prepare(connection, path)
-        opened.pop_all()
+        stack.pop_all()
     return connection
 
 
@@ -118,10 +118,10 @@ def _make(path: Path) -> None:
         raise UsageError(f"ledger {str(path)!r} cannot be opened: {reason}") from error
 
 
-def _open(path: Path, opened: ExitStack) -> sqlite3.Connection:
+def _open(path: Path, stack: ExitStack) -> sqlite3.Connection:
     # Its users take care of threads: the writer is one thread, readers hold a lock.
-    made = sqlite3.connect(path, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False)
-    connection = opened.enter_context(closing(made))
+    raw_connection = sqlite3.connect(path, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False)
+    connection = stack.enter_context(closing(raw_connection))
     connection.execute("PRAGMA synchronous = NORMAL")
     return connection
 
@@ -258,8 +258,8 @@ def migrate(connection: sqlite3.Connection, path: Path, version: int) -> None:
     connection.execute("BEGIN IMMEDIATE")
     try:
         # Asked again: another process may have been first.
-        (found,) = connection.execute("PRAGMA user_version").fetchone()
-        for step in range(found, FORMAT):
+        (current_version,) = connection.execute("PRAGMA user_version").fetchone()
+        for step in range(current_version, FORMAT):
             for statement in STEPS[step]:
                 connection.execute(statement)
         connection.execute(f"PRAGMA user_version = {FORMAT}")
@@ -276,13 +276,15 @@ def check_shape(connection: sqlite3.Connection, path: Path) -> None:
     Raises:
         UsageError: A table or a column is missing.
     """
-    found = _columns(connection)
+    columns_by_table = _columns(connection)
     for table, columns in _expected().items():
-        missing = sorted(columns - found.get(table, frozenset()))
+        missing = sorted(columns - columns_by_table.get(table, frozenset()))
         if missing:
-            what = f"no table {table!r}" if table not in found else f"no column {missing[0]!r} in {table!r}"
+            defect = (
+                f"no table {table!r}" if table not in columns_by_table else f"no column {missing[0]!r} in {table!r}"
+            )
             raise UsageError(
-                f"ledger {str(path)!r} is not whole: there is {what}; put back a copy, or move it away to begin anew"
+                f"ledger {str(path)!r} is not whole: there is {defect}; put back a copy, or move it away to begin anew"
             )
 
 
@@ -306,12 +308,12 @@ def _copy(connection: sqlite3.Connection, copy: Path) -> None:
 
 
 def _columns(connection: sqlite3.Connection) -> dict[str, frozenset[str]]:
-    found: dict[str, set[str]] = {}
+    columns_by_table: dict[str, set[str]] = {}
     for table, column in connection.execute(
         "SELECT m.name, c.name FROM sqlite_master m, pragma_table_info(m.name) c WHERE m.type = 'table'"
     ):
-        found.setdefault(table, set()).add(column)
-    return {table: frozenset(columns) for table, columns in found.items() if not table.startswith("sqlite_")}
+        columns_by_table.setdefault(table, set()).add(column)
+    return {table: frozenset(columns) for table, columns in columns_by_table.items() if not table.startswith("sqlite_")}
 
 
 @functools.cache

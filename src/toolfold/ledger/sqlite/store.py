@@ -1,4 +1,4 @@
-"""The default ledger: one SQLite file, in WAL mode, shared by as many processes as open it.
+"""Ledger in one SQLite file, the default: in WAL mode, shared by any number of processes.
 
 A commit is safe against a kill of the process at once, and against a power cut after the next
 checkpoint (`synchronous=NORMAL`); so is every reply that was acknowledged.
@@ -25,24 +25,32 @@ from toolfold.errors import Fenced, LedgerFailed, ToolfoldError, UsageError
 from toolfold.ledger import base, codec
 from toolfold.ledger.base import (
     MAX_EXECUTION_BYTES,
-    Change,
     Entry,
-    Filter,
-    Given,
-    History,
+    ExecutionFilter,
+    ExecutionHistory,
+    ExecutionSummary,
+    LedgerChange,
+    ReplyEntry,
     Retention,
-    Sealed,
+    SealedSnapshot,
     StartRecord,
     Story,
-    Summary,
 )
 from toolfold.ledger.encryption import Seal, seal_for_snapshots
-from toolfold.ledger.listing import Saving, Use
+from toolfold.ledger.listing import Saving, ToolUse
 from toolfold.ledger.sqlite.changes import is_cursor
 from toolfold.ledger.sqlite.schema import connect, shared_lead
 from toolfold.ledger.sqlite.tables import Tables
-from toolfold.ledger.sqlite.write_ahead import Ahead, AheadFiles, Gathered, bring_in, found_beside, is_living, lock
-from toolfold.ledger.sqlite.writer import Act, OpenRecord, Writer
+from toolfold.ledger.sqlite.write_ahead import (
+    LogBuffer,
+    PeerLogs,
+    WriteAheadLog,
+    is_alive,
+    lock,
+    open_peer_logs,
+    recover_logs,
+)
+from toolfold.ledger.sqlite.writer import OpenRecord, SqliteWriter, WriteAction
 from toolfold.models import Outcome
 from toolfold.tools.learning import Lesson
 
@@ -75,18 +83,18 @@ class SqliteLedger:
         self._path = Path(path)
         writer, reader, seal = connect(self._path, key)
         self._identity = _identity(self._path)
-        self._alone: int | None = None
+        self._server_lock: int | None = None
         self._clock = SteadyClock(shared_lead(writer))
         tables = Tables(writer, seal, max_execution_bytes, self._clock)
-        bring_in(self._path, writer, tables, seal)
-        self._ahead = Ahead(self._path, seal, max_execution_bytes)
-        self._writer = Writer(writer, tables, self._keep, self._ahead)
+        recover_logs(self._path, writer, tables, seal)
+        self._write_ahead_log = WriteAheadLog(self._path, seal, max_execution_bytes)
+        self._writer = SqliteWriter(writer, tables, self._keep, self._write_ahead_log)
         self._seal = seal
         self._reader = reader
         self._read_tables = Tables(self._reader, seal, max_execution_bytes, self._clock)
         self._reads = threading.Lock()
         self._is_closed = False
-        self._live: dict[str, OpenRecord] = {}
+        self._records: dict[str, OpenRecord] = {}
         fork_safety.watch(self)
 
     @property
@@ -108,102 +116,104 @@ class SqliteLedger:
 
     # gathered
 
-    def begin(self, begun: StartRecord) -> None:
-        if begun.execution_id in self._live:
-            raise base.twice(begun.execution_id)
-        self._ahead.open()
-        live = self._live[begun.execution_id] = OpenRecord(
-            begun.execution_id, is_own=True, gathered=Gathered(begun.execution_id, begun, self._ahead.mark)
+    def begin(self, start_record: StartRecord) -> None:
+        if start_record.execution_id in self._records:
+            raise base.duplicate_error(start_record.execution_id)
+        self._write_ahead_log.open()
+        record = self._records[start_record.execution_id] = OpenRecord(
+            start_record.execution_id,
+            is_own=True,
+            buffer=LogBuffer(start_record.execution_id, start_record, self._write_ahead_log.mark),
         )
-        owner = self._ahead.owner
-        self._writer.submit(Act(live, lambda tables: tables.begin(begun, owner), is_kept=True))
+        owner = self._write_ahead_log.owner
+        self._writer.submit(WriteAction(record, lambda tables: tables.begin(start_record, owner), is_kept=True))
 
     def note(self, execution_id: str, *entries: Entry, epoch: int = 0) -> None:
-        live = self._live_of(execution_id)
-        if isinstance(live.error, Fenced):
-            raise live.error
-        gathered = live.gathered
+        record = self._record_of(execution_id)
+        if isinstance(record.error, Fenced):
+            raise record.error
+        buffer = record.buffer
         for entry in entries:
-            if isinstance(entry, Given):
-                live.noted[entry.record.id] = entry.record
+            if isinstance(entry, ReplyEntry):
+                record.call_records[entry.record.id] = entry.record
             body = codec.encode_entry(entry)
-            self._writer.note(live, epoch, body)
-            if gathered is not None:
-                gathered.add(body)
+            self._writer.note(record, epoch, body)
+            if buffer is not None:
+                buffer.add(body)
 
     def learn(self, tenant: str, lesson: Lesson) -> None:
-        self._writer.submit(Act(None, lambda tables: tables.lessons.add(tenant, lesson)))
+        self._writer.submit(WriteAction(None, lambda tables: tables.lessons.add(tenant, lesson)))
 
     # waited for
 
     def secure(self, execution_id: str, *entries: Entry, epoch: int = 0) -> Awaitable[None] | None:
         self.note(execution_id, *entries, epoch=epoch)
-        live = self._live[execution_id]
-        gathered = live.gathered
-        if gathered is not None and live.error is None and self._ahead.write(gathered):
+        record = self._records[execution_id]
+        buffer = record.buffer
+        if buffer is not None and record.error is None and self._write_ahead_log.write(buffer):
             return None
         return self.flush(execution_id)
 
     async def flush(self, execution_id: str) -> None:
-        gathered = self._live_of(execution_id).gathered
-        if gathered is None:
+        buffer = self._record_of(execution_id).buffer
+        if buffer is None:
             await self._wait(execution_id, lambda tables: tables.check(execution_id))
             return
-        gathered.leave()
-        gathered.waiting += 1
-        mark = self._ahead.mark
+        buffer.leave_to_commit()
+        buffer.waiting += 1
+        mark = self._write_ahead_log.mark
         try:
             await self._wait(execution_id, lambda tables: tables.check(execution_id, epoch=0))
         finally:
-            gathered.waiting -= 1
+            buffer.waiting -= 1
         # Nobody had taken it over by then, and whoever does so later makes another mark.
-        gathered.mark = mark
+        buffer.mark = mark
         # While others wait, the entries between theirs and this one are in no commit yet.
-        gathered.is_whole = not gathered.waiting
+        buffer.is_whole = not buffer.waiting
 
-    async def park(self, execution_id: str, *, epoch: int = 0, snapshot: Sealed | None = None) -> None:
+    async def park(self, execution_id: str, *, epoch: int = 0, snapshot: SealedSnapshot | None = None) -> None:
         await self._wait(execution_id, lambda tables: tables.park(execution_id, epoch, snapshot))
         # All of it is in the file now; whoever resumes it may be another process.
-        self._live.pop(execution_id, None)
+        self._records.pop(execution_id, None)
 
-    async def accept(self, execution_id: str, entries: Sequence[Given], *, epoch: int = 0) -> None:
+    async def accept(self, execution_id: str, entries: Sequence[ReplyEntry], *, epoch: int = 0) -> None:
         bodies = [codec.encode_entry(entry) for entry in entries]
-        self._live_of(execution_id).gathered = None  # these have no numbers
+        self._record_of(execution_id).buffer = None  # these have no numbers
         await self._wait(execution_id, lambda tables: tables.accept(execution_id, epoch, bodies))
 
     async def takeover(self, execution_id: str) -> int:
         # What this process wrote under the old epoch goes first; its errors are of no interest any more.
-        self._ahead.open()
+        self._write_ahead_log.open()
 
-        def do(tables: Tables) -> tuple[AheadFiles, int]:
+        def do(tables: Tables) -> tuple[PeerLogs, int]:
             # Files are looked for in the transaction: an owner that committed before it has its file by now, and one
             # that commits after it is fenced.
             try:
-                with self._others(mark=True) as others:
-                    others.catch_up(tables, execution_id)
-                    return others, tables.takeover(execution_id, self._ahead.owner)
+                with self._open_peer_logs(mark=True) as peer_logs:
+                    peer_logs.catch_up(tables, execution_id)
+                    return peer_logs, tables.takeover(execution_id, self._write_ahead_log.owner)
             except OSError as error:
-                raise base.not_taken_over(execution_id, error) from error
+                raise base.takeover_error(execution_id, error) from error
 
-        others: AheadFiles
+        peer_logs: PeerLogs
         epoch: int
-        others, epoch = await self._writer.wait(None, do)
-        others.remove()
-        self._live[execution_id] = OpenRecord(execution_id)
+        peer_logs, epoch = await self._writer.wait(None, do)
+        peer_logs.remove()
+        self._records[execution_id] = OpenRecord(execution_id)
         return epoch
 
     async def finish(self, execution_id: str, outcome: Outcome, *, epoch: int = 0, wait: bool = False) -> None:
-        live = self._live_of(execution_id)
+        record = self._record_of(execution_id)
         # Now, where the caller may change what it is given; else by the thread, for which nobody waits.
         can_change = bool(outcome.calls) or isinstance(outcome.value, (dict, list))
-        body = codec.encode_outcome(outcome, live.noted) if can_change else None
+        body = codec.encode_outcome(outcome, record.call_records) if can_change else None
 
         def do(tables: Tables) -> None:
-            tables.finish(execution_id, epoch, outcome, body or codec.encode_outcome(outcome, live.noted))
+            tables.finish(execution_id, epoch, outcome, body or codec.encode_outcome(outcome, record.call_records))
 
         try:
-            if live.is_own and live.error is None and not wait:
-                self._writer.submit(Act(live, do, is_kept=True))
+            if record.is_own and record.error is None and not wait:
+                self._writer.submit(WriteAction(record, do, is_kept=True))
             else:
                 await self._wait(execution_id, do, is_kept=True)
         except LedgerFailed:
@@ -211,35 +221,37 @@ class SqliteLedger:
             if wait or self._is_closed:
                 raise
         finally:
-            self._live.pop(execution_id, None)
+            self._records.pop(execution_id, None)
 
     async def sweep(self, keep: Retention | None = None) -> int:
         """Forget now what `keep`, or the ledger's own retention, does not allow; how many executions went."""
-        gone = 0
-        while swept := await self._writer.wait(None, lambda tables: tables.sweep(keep or self._keep)):
-            gone += swept
-        return gone
+        count = 0
+        while step_count := await self._writer.wait(None, lambda tables: tables.sweep(keep or self._keep)):
+            count += step_count
+        return count
 
     async def delete(self, execution_id: str) -> bool:
-        with self._others() as others:
+        with self._open_peer_logs() as peer_logs:
 
             def do(tables: Tables) -> bool:
-                others.catch_up(tables)  # or it would be back with the next start
+                peer_logs.catch_up(tables)  # or it would be back with the next start
                 return tables.delete(execution_id)
 
             is_known: bool = await self._writer.wait(None, do)
-            others.remove()
-        self._live.pop(execution_id, None)
+            peer_logs.remove()
+        self._records.pop(execution_id, None)
         return is_known
 
     # read
 
-    async def load(self, execution_id: str) -> History | None:
-        with self._others() as others:
-            if others.has_left:
-                await self._writer.wait(None, others.catch_up)
-                others.remove()
-            return await self._read(lambda tables: tables.load(execution_id, partial(others.missing, execution_id)))
+    async def load(self, execution_id: str) -> ExecutionHistory | None:
+        with self._open_peer_logs() as peer_logs:
+            if peer_logs.has_orphans:
+                await self._writer.wait(None, peer_logs.catch_up)
+                peer_logs.remove()
+            return await self._read(
+                lambda tables: tables.load(execution_id, partial(peer_logs.entries_after, execution_id))
+            )
 
     async def snapshot(self, execution_id: str) -> bytes | None:
         return await self._read(lambda tables: tables.snapshot(execution_id))
@@ -252,22 +264,24 @@ class SqliteLedger:
     async def find(self, prefix: str, *, limit: int = 2) -> list[str]:
         return await self._read(lambda tables: tables.find(prefix, limit))
 
-    async def list(self, *, limit: int = 50, before: float | None = None, tenant: str | None = None) -> list[Summary]:
-        wanted = Filter(tenant=tenant, until=before)
-        return await self._read(lambda tables: tables.listing.search(wanted, limit, ""))
+    async def list(
+        self, *, limit: int = 50, before: float | None = None, tenant: str | None = None
+    ) -> list[ExecutionSummary]:
+        query = ExecutionFilter(tenant=tenant, until=before)
+        return await self._read(lambda tables: tables.listing.search(query, limit, ""))
 
-    async def search(self, wanted: Filter, *, limit: int = 50, before: str = "") -> Sequence[Summary]:
-        return await self._read(lambda tables: tables.listing.search(wanted, limit, before))
+    async def search(self, query: ExecutionFilter, *, limit: int = 50, before: str = "") -> Sequence[ExecutionSummary]:
+        return await self._read(lambda tables: tables.listing.search(query, limit, before))
 
     async def story(self, execution_id: str, *, after: int = 0) -> Story | None:
         return await self._look(lambda tables: tables.story(execution_id, after))
 
-    async def follow(self, after: str | None = None) -> AsyncIterator[Change]:
+    async def follow(self, after: str | None = None) -> AsyncIterator[LedgerChange]:
         if after is not None and not is_cursor(after):
             raise UsageError(f"invalid cursor {after!r}; take the one of the last change")
         cursor = await self._look(lambda tables: tables.changes.last()) if after is None else after
         if after is None:
-            yield Change(cursor=cursor, execution_id="")
+            yield LedgerChange(cursor=cursor, execution_id="")
         while not self._is_closed:
             changes = await self._look(lambda tables, cursor=cursor: tables.changes.after(cursor))  # type: ignore[misc]
             for change in changes:
@@ -286,7 +300,7 @@ class SqliteLedger:
     async def is_abandoned(self, execution_id: str) -> bool:
         """Whether it runs on record, and its process is gone; false where that cannot be told."""
         owner = await self._look(lambda tables: tables.owner(execution_id))
-        if not owner or owner == self._ahead.name or is_living(self._path, owner):
+        if not owner or owner == self._write_ahead_log.name or is_alive(self._path, owner):
             return False
         # Asked again: its process may have written its end, and left, in between.
         return await self._look(lambda tables: tables.owner(execution_id)) == owner
@@ -299,12 +313,12 @@ class SqliteLedger:
         """By time and door: what stayed out of contexts, and what was lost."""
         return await self._read(lambda tables: tables.listing.savings(since, bucket, tenant))
 
-    async def uses(self, limit: int, tenant: str | None = None) -> Sequence[tuple[float, Use]]:
+    async def uses(self, limit: int, tenant: str | None = None) -> Sequence[tuple[float, ToolUse]]:
         """What the last executions did with which tool."""
         return await self._read(lambda tables: list(tables.listing.uses(limit, tenant)))
 
     async def learned(self, tenant: str) -> Sequence[Lesson]:
-        return await self._read(lambda tables: tables.lessons.of(tenant))
+        return await self._read(lambda tables: tables.lessons.for_tenant(tenant))
 
     async def is_there(self) -> bool:
         return _identity(self._path) == self._identity
@@ -315,8 +329,8 @@ class SqliteLedger:
         Raises:
             UsageError: Another one is.
         """
-        if self._alone is None:
-            self._alone = only_server(self._path, "name another file with --ledger FILE, or share one Redis")
+        if self._server_lock is None:
+            self._server_lock = lock_for_server(self._path, "name another file with --ledger FILE, or share one Redis")
 
     async def close(self) -> None:
         if not self._is_closed:
@@ -328,31 +342,31 @@ class SqliteLedger:
         with self._reads:
             self._reader.close()
         self._writer.close()
-        if self._alone is not None:
-            os.close(self._alone)
-            self._alone = None
+        if self._server_lock is not None:
+            os.close(self._server_lock)
+            self._server_lock = None
 
-    def _live_of(self, execution_id: str) -> OpenRecord:
-        live = self._live.get(execution_id)
-        if live is None:
-            live = self._live[execution_id] = OpenRecord(execution_id)
-        return live
+    def _record_of(self, execution_id: str) -> OpenRecord:
+        record = self._records.get(execution_id)
+        if record is None:
+            record = self._records[execution_id] = OpenRecord(execution_id)
+        return record
 
-    def _others(self, *, mark: bool = False) -> AbstractContextManager[AheadFiles]:
-        return found_beside(self._path, self._seal, self._ahead.name, mark=mark)
+    def _open_peer_logs(self, *, mark: bool = False) -> AbstractContextManager[PeerLogs]:
+        return open_peer_logs(self._path, self._seal, self._write_ahead_log.name, mark=mark)
 
     async def _wait(self, execution_id: str, do: Callable[[Tables], None], *, is_kept: bool = False) -> None:
         try:
-            await self._writer.wait(self._live_of(execution_id), do, is_kept=is_kept)
+            await self._writer.wait(self._record_of(execution_id), do, is_kept=is_kept)
         except ToolfoldError as error:
             if isinstance(error, Fenced):
                 # Nothing more is written from here, so nothing needs to be held.
-                self._live.pop(execution_id, None)
+                self._records.pop(execution_id, None)
             raise
 
     async def _read(self, query: Callable[[Tables], _T]) -> _T:
         if self._is_closed:
-            raise base.closed()
+            raise base.closed_error()
         # A reader sees what was noted before it asked.
         await self._writer.wait(None, _nothing)
         return await self._look(query)
@@ -360,7 +374,7 @@ class SqliteLedger:
     async def _look(self, query: Callable[[Tables], _T]) -> _T:
         """What is committed by now."""
         if self._is_closed:
-            raise base.closed()
+            raise base.closed_error()
         return await asyncio.to_thread(self._query, query)
 
     def _query(self, query: Callable[[Tables], _T]) -> _T:
@@ -370,7 +384,7 @@ class SqliteLedger:
                 self._reader.execute("BEGIN")
                 return query(self._read_tables)
             except UnicodeEncodeError as error:
-                raise base.invalid_text(error) from error
+                raise base.invalid_text_error(error) from error
             except (sqlite3.Error, msgspec.MsgspecError, zlib.error, LookupError, TypeError) as error:
                 raise LedgerFailed(f"the ledger cannot be read: {error}; a record in it is damaged") from error
             finally:
@@ -378,7 +392,7 @@ class SqliteLedger:
                     self._reader.execute("COMMIT")
 
 
-def only_server(path: Path, next_step: str) -> int:
+def lock_for_server(path: Path, next_step: str) -> int:
     """A handle that only one process has; closing it lets the next one in.
 
     Raises:

@@ -1,4 +1,4 @@
-"""The SQLite tables, and every statement on them. Synchronous; knows nothing of threads or loops.
+"""Tables of a SQLite ledger, and every statement on them. Synchronous; knows nothing of threads or loops.
 
 An execution is one row that listings and fences read, and a few pieces that hold its story:
 piece 0 is how it began, 1 and up are batches of entries, -1 is its outcome, -2 the snapshot of its last pause.
@@ -18,10 +18,20 @@ from msgspec.structs import replace
 from toolfold.clocks import SteadyClock
 from toolfold.errors import ToolfoldError, UsageError
 from toolfold.ledger import base, codec
-from toolfold.ledger.base import Entry, History, Parked, Retention, Sealed, StartRecord, Story, Tape, first_line
+from toolfold.ledger.base import (
+    Entry,
+    ExecutionHistory,
+    PauseEntry,
+    Retention,
+    SealedSnapshot,
+    StartRecord,
+    Story,
+    TapeEntry,
+    first_line,
+)
 from toolfold.ledger.encryption import NoSeal, Seal
-from toolfold.ledger.sqlite.changes import Changes
-from toolfold.ledger.sqlite.listing import Forgetting, LessonTable, Listing, Row, Rows
+from toolfold.ledger.sqlite.changes import SqliteChanges
+from toolfold.ledger.sqlite.listing import LessonTable, RetentionQueries, Row, Rows, SqliteListing
 from toolfold.models import Outcome, ToolSpec
 
 SCHEMA: Final = """
@@ -62,7 +72,7 @@ SNAPSHOT: Final = -2
 """The piece that is sealed by `snapshots`, and not here."""
 _OUTCOME: Final = -1
 _CACHED_GRANTS: Final = 8
-_SPOILT: Final = codec.encode_entry(Tape(is_spoilt=True))
+_SPOILT: Final = codec.encode_entry(TapeEntry(is_spoilt=True))
 
 
 class Tables:
@@ -75,10 +85,10 @@ class Tables:
         self._seal = seal
         self._max_bytes = max_execution_bytes
         self.lessons = LessonTable(connection, seal)
-        self.changes = Changes(connection)
-        self.listing = Listing(connection, seal)
+        self.changes = SqliteChanges(connection)
+        self.listing = SqliteListing(connection, seal)
         self._rows = Rows(connection, self.changes)
-        self._forgetting = Forgetting(connection, clock)
+        self._retention = RetentionQueries(connection, clock)
         # By identity, with the tuple held so that its id stays its own: a runtime grants the same one each time.
         self._grants: OrderedDict[int, tuple[tuple[ToolSpec, ...], bytes, bytes]] = OrderedDict()
         self.written_bytes = 0
@@ -94,16 +104,16 @@ class Tables:
         """The transaction was rolled back."""
         self._rows.drop()
 
-    def begin(self, begun: StartRecord, owner: str = "") -> None:
+    def begin(self, start: StartRecord, owner: str = "") -> None:
         """A new execution. Files that pass its limit are left out, and it cannot be replayed."""
-        body, is_full = codec.encode_begun(begun), 0
+        body, is_full = codec.encode_start(start), 0
         if len(body) > self._max_bytes:
-            body, is_full = codec.encode_begun(replace(begun, files=())), 1
-        granted = self._grant(begun.tools)
-        title = self._seal.seal(first_line(begun.program.sent_text).encode(), f"{begun.execution_id}/title")
+            body, is_full = codec.encode_start(replace(start, files=())), 1
+        granted = self._grant(start.tools)
+        title = self._seal.seal(first_line(start.program.sent_text).encode(), f"{start.execution_id}/title")
         values = (
-            begun.execution_id, begun.began_at, self.changes.now(), begun.session, begun.tenant, len(body), is_full,
-            granted, title, begun.door, owner,
+            start.execution_id, start.began_at, self.changes.now(), start.session, start.tenant, len(body), is_full,
+            granted, title, start.door, owner,
         )  # fmt: skip
         try:
             cursor = self._db.execute(
@@ -113,16 +123,16 @@ class Tables:
                 values,
             )
         except sqlite3.IntegrityError as error:
-            raise base.twice(begun.execution_id) from error
+            raise base.duplicate_error(start.execution_id) from error
         number = cursor.lastrowid
         assert number is not None
-        if begun.expires_at:
-            self._db.execute("INSERT INTO deadlines VALUES (?, ?)", (number, begun.expires_at))
-        self._put(begun.execution_id, number, 0, body)
+        if start.expires_at:
+            self._db.execute("INSERT INTO deadlines VALUES (?, ?)", (number, start.expires_at))
+        self._put(start.execution_id, number, 0, body)
         row = Row(number, bytes=len(body), is_full=is_full)
-        self._rows.start_record(begun.execution_id, row)
+        self._rows.start_record(start.execution_id, row)
         if is_full:
-            self._append(begun.execution_id, row, [_SPOILT])
+            self._append(start.execution_id, row, [_SPOILT])
 
     def add(self, execution_id: str, epoch: int, bodies: Sequence[bytes]) -> None:
         """Entries of a running execution. Past its limit they are left out, and it is marked as full."""
@@ -152,17 +162,17 @@ class Tables:
         """Raises where what was added is not all there, or another epoch has begun."""
         row = self._rows.find(execution_id)
         if epoch is not None and row.epoch != epoch:
-            raise base.fenced(execution_id)
+            raise base.fenced_error(execution_id)
         if row.is_full:
-            raise base.full(execution_id, self._max_bytes)
+            raise base.full_error(execution_id, self._max_bytes)
 
-    def park(self, execution_id: str, epoch: int, snapshot: Sealed | None = None) -> None:
+    def park(self, execution_id: str, epoch: int, snapshot: SealedSnapshot | None = None) -> None:
         """Running to paused."""
         row = self._row(execution_id, epoch)
         if row.is_full:
-            raise base.full(execution_id, self._max_bytes)
+            raise base.full_error(execution_id, self._max_bytes)
         if snapshot is not None and row.bytes + len(snapshot.body) <= self._max_bytes:
-            self._append(execution_id, row, [codec.encode_entry(Parked(snapshot.round))])
+            self._append(execution_id, row, [codec.encode_entry(PauseEntry(snapshot.round))])
             self._drop_snapshot(row)
             # As it is: it was packed and sealed before it came here.
             self._db.execute("INSERT INTO pieces VALUES (?, ?, ?)", (row.number, SNAPSHOT, snapshot.body))
@@ -174,7 +184,7 @@ class Tables:
         """Replies of the outside, all or none; the execution runs again."""
         row = self._row(execution_id, epoch)
         if row.is_full or row.bytes + sum(map(len, bodies)) > self._max_bytes:
-            raise base.full(execution_id, self._max_bytes)
+            raise base.full_error(execution_id, self._max_bytes)
         row.state = "running"
         self._append(execution_id, row, bodies)
 
@@ -193,10 +203,10 @@ class Tables:
 
     def owner(self, execution_id: str) -> str:
         """Of one that runs, if it is known."""
-        found = self._db.execute(
+        row = self._db.execute(
             "SELECT owner FROM executions WHERE id = ? AND state = 'running'", (execution_id,)
         ).fetchone()
-        return "" if found is None else found[0]
+        return "" if row is None else row[0]
 
     def finish(self, execution_id: str, epoch: int, outcome: Outcome, body: bytes) -> None:
         """The end; `body` is the outcome encoded, and is cut down where it passes the limit."""
@@ -205,7 +215,7 @@ class Tables:
             # Some of the entries are not there, so that its calls must be.
             body = codec.encode_outcome(outcome, {})
         if len(body) > self._max_bytes:
-            body = codec.encode_cut_down(outcome, self._max_bytes)
+            body = codec.encode_truncated(outcome, self._max_bytes)
         row.state, row.is_changed = "ended", True
         row.bytes += len(body)
         self._put(execution_id, row.number, _OUTCOME, body)
@@ -214,16 +224,18 @@ class Tables:
 
     def _drop_snapshot(self, row: Row) -> None:
         place = (row.number, SNAPSHOT)
-        found = self._db.execute("SELECT length(body) FROM pieces WHERE execution = ? AND piece = ?", place).fetchone()
-        if found is not None:
+        size_row = self._db.execute(
+            "SELECT length(body) FROM pieces WHERE execution = ? AND piece = ?", place
+        ).fetchone()
+        if size_row is not None:
             self._db.execute("DELETE FROM pieces WHERE execution = ? AND piece = ?", place)
-            row.bytes -= found[0]
+            row.bytes -= size_row[0]
 
     def _row(self, execution_id: str, epoch: int | None) -> Row:
         """The execution, if this epoch may still write to it."""
         row = self._rows.find(execution_id)
         if epoch is not None and row.epoch != epoch:
-            raise base.fenced(execution_id)
+            raise base.fenced_error(execution_id)
         if row.state == "ended":
             raise base.ended(execution_id)
         return row
@@ -241,14 +253,14 @@ class Tables:
         self._db.execute("INSERT INTO pieces VALUES (?, ?, ?)", (number, piece, sealed))
 
     def _grant(self, tools: tuple[ToolSpec, ...]) -> bytes:
-        known = self._grants.pop(id(tools), None)
-        if known is None:
+        grant = self._grants.pop(id(tools), None)
+        if grant is None:
             body = codec.encode_tools(tools)
-            known = (tools, self._seal.digest(body), body)
-        self._grants[id(tools)] = known
+            grant = (tools, self._seal.digest(body), body)
+        self._grants[id(tools)] = grant
         if len(self._grants) > _CACHED_GRANTS:
             self._grants.popitem(last=False)
-        _, digest, body = known
+        _, digest, body = grant
         # Asked for each time: another process may have swept it away with the last execution that had it.
         if not self._db.execute("SELECT 1 FROM grants WHERE digest = ?", (digest,)).fetchone():
             sealed = self._seal.seal(codec.deflate(body), f"grant/{digest.hex()}")
@@ -263,22 +275,24 @@ class Tables:
             number = self._rows.find(execution_id).number
         except UsageError:
             return None
-        found = self._db.execute("SELECT piece, body FROM pieces WHERE execution = ? AND piece > 0", (number,))
-        return sum(codec.count_entries(self._opened(execution_id, *one)) for one in found)
+        rows = self._db.execute("SELECT piece, body FROM pieces WHERE execution = ? AND piece > 0", (number,))
+        return sum(codec.count_entries(self._unpack(execution_id, *row)) for row in rows)
 
-    def load(self, execution_id: str, missing: Callable[[int], Sequence[bytes]] = lambda _: ()) -> History | None:
+    def load(
+        self, execution_id: str, missing: Callable[[int], Sequence[bytes]] = lambda _: ()
+    ) -> ExecutionHistory | None:
         """One execution, whole; `missing` has the entries behind those that are here, while it runs elsewhere."""
-        found = self._db.execute(
+        row = self._db.execute(
             "SELECT number, state, epoch, granted, is_full FROM executions WHERE id = ?", (execution_id,)
         ).fetchone()
-        if found is None:
+        if row is None:
             return None
-        number, state, epoch, granted, is_full = found
+        number, state, epoch, granted, is_full = row
         pieces: dict[int, bytes] = {}
         for piece, sealed in self._db.execute(
             "SELECT piece, body FROM pieces WHERE execution = ? AND piece >= ? ORDER BY piece", (number, _OUTCOME)
         ):
-            pieces[piece] = self._opened(execution_id, piece, sealed)
+            pieces[piece] = self._unpack(execution_id, piece, sealed)
         (sealed,) = self._db.execute("SELECT body FROM grants WHERE digest = ?", (granted,)).fetchone()
         tools = codec.decode_tools(codec.inflate(self._seal.open(sealed, f"grant/{granted.hex()}")))
         entries: list[Entry] = []
@@ -287,71 +301,75 @@ class Tables:
                 entries.extend(codec.decode_entries(body))
         if state == "running" and not is_full:
             entries.extend(codec.decode_entries(codec.join_entries(missing(len(entries)))))
-        ended = pieces.get(_OUTCOME)
-        return History(
-            start_record=codec.decode_begun(pieces[0], tools),
+        outcome_body = pieces.get(_OUTCOME)
+        return ExecutionHistory(
+            start_record=codec.decode_start(pieces[0], tools),
             entries=tuple(entries),
             state=state,
             epoch=epoch,
-            outcome=None if ended is None else codec.decode_outcome(ended, entries),
+            outcome=None if outcome_body is None else codec.decode_outcome(outcome_body, entries),
             is_full=bool(is_full),
         )
 
     def snapshot(self, execution_id: str) -> bytes | None:
         """The latest, as it was given to `park`."""
-        found = self._db.execute(
+        row = self._db.execute(
             "SELECT body FROM pieces WHERE piece = ? AND execution = (SELECT number FROM executions WHERE id = ?)",
             (SNAPSHOT, execution_id),
         ).fetchone()
-        return None if found is None else found[0]
+        return None if row is None else row[0]
 
     def story(self, execution_id: str, after: int) -> Story | None:
         """The batches of entries after this one, and the outcome if there is one."""
-        found = self._db.execute("SELECT number, state, epoch FROM executions WHERE id = ?", (execution_id,)).fetchone()
-        if found is None:
+        row = self._db.execute("SELECT number, state, epoch FROM executions WHERE id = ?", (execution_id,)).fetchone()
+        if row is None:
             return None
-        number, state, epoch = found
+        number, state, epoch = row
         entries: list[Entry] = []
         place = after
         for piece, sealed in self._db.execute(
             "SELECT piece, body FROM pieces WHERE execution = ? AND piece > ? ORDER BY piece", (number, max(0, after))
         ):
-            entries.extend(codec.decode_entries(self._opened(execution_id, piece, sealed)))
+            entries.extend(codec.decode_entries(self._unpack(execution_id, piece, sealed)))
             place = piece
-        ended = self._db.execute(
+        outcome_row = self._db.execute(
             "SELECT body FROM pieces WHERE execution = ? AND piece = ?", (number, _OUTCOME)
         ).fetchone()
-        outcome = None if ended is None else codec.decode_outcome(self._opened(execution_id, _OUTCOME, ended[0]), ())
+        outcome = (
+            None
+            if outcome_row is None
+            else codec.decode_outcome(self._unpack(execution_id, _OUTCOME, outcome_row[0]), ())
+        )
         return Story(state=state, epoch=epoch, place=place, entries=tuple(entries), outcome=outcome)
 
-    def _opened(self, execution_id: str, piece: int, sealed: bytes) -> bytes:
+    def _unpack(self, execution_id: str, piece: int, sealed: bytes) -> bytes:
         return codec.inflate(self._seal.open(sealed, f"{execution_id}/{piece}"))
 
     def find(self, prefix: str, limit: int) -> list[str]:
         """Ids that start with this."""
         # A range, so that the index is used; `LIKE` would ignore case and read every row.
-        found = self._db.execute(
+        rows = self._db.execute(
             "SELECT id FROM executions WHERE id >= ? AND id < ? ORDER BY id LIMIT ?",
             (prefix, prefix + chr(0x10FFFF), limit),
         )
-        return [one for (one,) in found]
+        return [execution_id for (execution_id,) in rows]
 
     # forgetting
 
     def is_over(self, keep: Retention) -> bool:
         """Whether there is something that `keep` does not allow. Needs no transaction."""
-        return self._forgetting.is_due(keep)
+        return self._retention.is_due(keep)
 
     def sweep(self, keep: Retention, is_enough: Callable[[], bool] = lambda: False) -> int:
         """Forget what `keep` does not allow, a few at a time, until it `is_enough`; how many went."""
         self._rows.write()
-        return self._forget(self._forgetting.doomed(keep), is_enough)
+        return self._forget(self._retention.pick_expired(keep), is_enough)
 
     def delete(self, execution_id: str) -> bool:
         """Forget one; false if it is not there."""
-        found = self._db.execute("SELECT number FROM executions WHERE id = ?", (execution_id,)).fetchone()
-        self._forget(found or ())
-        return found is not None
+        row = self._db.execute("SELECT number FROM executions WHERE id = ?", (execution_id,)).fetchone()
+        self._forget(row or ())
+        return row is not None
 
     def _forget(self, numbers: Sequence[int], is_enough: Callable[[], bool] = lambda: False) -> int:
         self._rows.write()

@@ -1,4 +1,4 @@
-"""What is safe before it is in the tables: a folder beside a SQLite ledger, with a file for each process.
+"""Write-ahead log of a SQLite ledger: one file for each process in a folder beside the database.
 
 A call that is unsafe to repeat is on record before it is made. A commit for each would take a thread and 0.4 ms; a
 write to this file takes 3 µs, and both survive a kill of the process, but not a power cut.
@@ -54,7 +54,7 @@ _MOST_BYTES: Final = 64 * 1024
 
 
 @dataclass(slots=True)
-class Gathered:
+class LogBuffer:
     """What was noted of an execution that began in this process, and is not in a record yet."""
 
     execution_id: str
@@ -78,14 +78,14 @@ class Gathered:
         self.bodies.append(body)
         self.size += len(body)
         if self.size > _MOST_BYTES:
-            self.leave()
+            self.leave_to_commit()
 
-    def leave(self) -> None:
+    def leave_to_commit(self) -> None:
         """A commit makes safe what there is so far."""
-        self.written()
+        self.mark_written()
         self.is_whole = False
 
-    def written(self) -> None:
+    def mark_written(self) -> None:
         """A record has what there was."""
         self.first += len(self.bodies)
         self.total += self.size
@@ -94,7 +94,7 @@ class Gathered:
         self.start_record = None
 
 
-class Record(msgspec.Struct, array_like=True, frozen=True, gc=False):
+class WriteAheadRecord(msgspec.Struct, array_like=True, frozen=True, gc=False):
     """One record, as it is packed."""
 
     execution_id: str
@@ -104,7 +104,7 @@ class Record(msgspec.Struct, array_like=True, frozen=True, gc=False):
     tools: bytes = b""
 
 
-class Ahead:
+class WriteAheadLog:
     """This process's own file. It is made with the first execution, and removed when all is in the tables."""
 
     def __init__(self, ledger: Path, seal: Seal | NoSeal, max_execution_bytes: int) -> None:
@@ -143,20 +143,20 @@ class Ahead:
                     assert self._head is not None
                     self.mark = self._head[_MARK]
 
-    def write(self, gathered: Gathered) -> bool:
+    def write(self, buffer: LogBuffer) -> bool:
         """Whether all that was gathered is safe now; otherwise wait for a commit."""
-        if not gathered.is_whole or gathered.waiting or gathered.total + gathered.size > self._near_limit:
+        if not buffer.is_whole or buffer.waiting or buffer.total + buffer.size > self._near_limit:
             return False
-        if not self._append(self._packed(gathered)):
+        if not self._append(self._encode_record(buffer)):
             return False
         assert self._head is not None
         self.mark = mark = self._head[_MARK]
-        if mark != gathered.mark:
+        if mark != buffer.mark:
             return False
-        gathered.written()
+        buffer.mark_written()
         return True
 
-    def turn(self) -> None:
+    def switch_halves(self) -> None:
         """The thread has taken all that was noted so far."""
         with self._lock:
             if not self._is_leaving and self._ends[self._active] != _start(self._active):
@@ -168,10 +168,10 @@ class Ahead:
         with self._lock:
             if self._is_leaving and self._fd >= 0:
                 self._is_leaving = False
-                left = 1 - self._active
-                self._ends[left] = _start(left)
+                half = 1 - self._active
+                self._ends[half] = _start(half)
                 with suppress(OSError):  # whoever reads the file then finds that the tables have all of it
-                    os.pwrite(self._fd, _END, _start(left))
+                    os.pwrite(self._fd, _END, _start(half))
 
     def close(self, *, is_committed: bool) -> None:
         """Remove the file if nothing in it is needed any more."""
@@ -195,10 +195,10 @@ class Ahead:
             os.close(self._fd)
             self._fd = -1
 
-    def _packed(self, gathered: Gathered) -> bytes:
-        fields: tuple[object, ...] = (gathered.execution_id, gathered.first, gathered.bodies)
-        if gathered.start_record is not None:
-            fields = (*fields, *self._beginning(gathered.start_record))
+    def _encode_record(self, buffer: LogBuffer) -> bytes:
+        fields: tuple[object, ...] = (buffer.execution_id, buffer.first, buffer.bodies)
+        if buffer.start_record is not None:
+            fields = (*fields, *self._encode_start(buffer.start_record))
         packed = self._seal.seal(_encode(fields), self._path.name)
         # With the end of its half behind it, which the next record overwrites: older ones may lie there.
         return _pack(len(packed), _checksum(packed)) + packed + _END
@@ -218,13 +218,13 @@ class Ahead:
             self._ends[self._active] = after
         return True
 
-    def _beginning(self, begun: StartRecord) -> tuple[bytes, bytes]:
-        known, tools = self._grant
+    def _encode_start(self, start_record: StartRecord) -> tuple[bytes, bytes]:
+        cached_tools, tools = self._grant
         # By identity: a runtime grants the same one each time.
-        if known is not begun.tools:
-            tools = codec.encode_tools(begun.tools)
-            self._grant = (begun.tools, tools)
-        return codec.encode_begun(begun), tools
+        if cached_tools is not start_record.tools:
+            tools = codec.encode_tools(start_record.tools)
+            self._grant = (start_record.tools, tools)
+        return codec.encode_start(start_record), tools
 
     def _open(self) -> bool:
         """Make the file, with its lock. False where that cannot be done: a commit then says why, if it fails too."""
@@ -268,35 +268,37 @@ _checksum: Final = zlib.crc32
 # the next one, which finds by the numbers of the entries that nothing is missing any more.
 
 _log = logging.getLogger("toolfold.ledger")
-_KILLED: Final = "killed"
+_KILLED_OWNER: Final = "killed"
 """An owner that has no file."""
 
 
 @dataclass(frozen=True, slots=True)
-class _File:
+class _LogFile:
     path: Path
     fd: int
-    is_left: bool
+    is_orphan: bool
     """Its owner was killed; nobody else reads it now."""
 
 
-class AheadFiles:
+class PeerLogs:
     """The files of other processes beside one ledger, as they were found; use it in a `with`."""
 
-    def __init__(self, files: list[_File], records: dict[str, list[Record]], left: frozenset[str]) -> None:
+    def __init__(
+        self, files: list[_LogFile], records: dict[str, list[WriteAheadRecord]], orphan_ids: frozenset[str]
+    ) -> None:
         self._files = files
         self._records = records
-        self._left = left
+        self._orphan_ids = orphan_ids
         """Executions whose process was killed."""
 
     @property
-    def has_left(self) -> bool:
+    def has_orphans(self) -> bool:
         """Whether a killed process left a file."""
-        return any(file.is_left for file in self._files)
+        return any(file.is_orphan for file in self._files)
 
-    def catch_up(self, tables: Tables, taken: str = "") -> None:
+    def catch_up(self, tables: Tables, takeover_id: str = "") -> None:
         """Write what the killed left, and what the living have of the execution that is `taken` over."""
-        for execution_id in sorted(self._left | ({taken} & self._records.keys())):
+        for execution_id in sorted(self._orphan_ids | ({takeover_id} & self._records.keys())):
             self._catch_up(tables, execution_id)
 
     def _catch_up(self, tables: Tables, execution_id: str) -> None:
@@ -306,13 +308,13 @@ class AheadFiles:
             if first is None:
                 return  # it was forgotten since
             try:
-                begun = codec.decode_begun(first.start_record, codec.decode_tools(first.tools))
+                start_record = codec.decode_start(first.start_record, codec.decode_tools(first.tools))
             except msgspec.MsgspecError as error:
                 _log.warning("an execution that a killed process left cannot be read, and is lost: %s", error)
                 return
-            tables.begin(begun, _KILLED)
+            tables.begin(start_record, _KILLED_OWNER)
             count = 0
-        bodies = self.missing(execution_id, count)
+        bodies = self.entries_after(execution_id, count)
         if bodies:
             with suppress(ToolfoldError):  # it has ended, or its epoch is another: then nothing is missing
                 tables.add(execution_id, 0, bodies)
@@ -320,12 +322,12 @@ class AheadFiles:
     def remove(self) -> None:
         """What the killed left is committed."""
         for file in self._files:
-            if file.is_left:
+            if file.is_orphan:
                 file.path.unlink(missing_ok=True)
                 with suppress(OSError):  # others have files there
                     file.path.parent.rmdir()
 
-    def missing(self, execution_id: str, count: int) -> list[bytes]:
+    def entries_after(self, execution_id: str, count: int) -> list[bytes]:
         """The entries of an execution behind so many that the tables have."""
         bodies = []
         for record in sorted(self._records.get(execution_id, ()), key=lambda record: record.first):
@@ -337,34 +339,34 @@ class AheadFiles:
 
 
 @contextmanager
-def found_beside(ledger: Path, seal: Seal | NoSeal, own: str = "", *, mark: bool = False) -> Iterator[AheadFiles]:
+def open_peer_logs(ledger: Path, seal: Seal | NoSeal, own: str = "", *, mark: bool = False) -> Iterator[PeerLogs]:
     """All files but one's own; with `mark` the living know that they were read."""
     files = [file for path in _paths(ledger, own) if (file := _open(path)) is not None]
     try:
-        records: dict[str, list[Record]] = {}
-        left = set()
+        records: dict[str, list[WriteAheadRecord]] = {}
+        orphan_ids = set()
         for file in files:
-            if mark and not file.is_left:
+            if mark and not file.is_orphan:
                 os.pwrite(file.fd, secrets.token_bytes(MARK_BYTES), len(MAGIC))
             for record in _read(file, seal):
                 records.setdefault(record.execution_id, []).append(record)
-                if file.is_left:
-                    left.add(record.execution_id)
-        yield AheadFiles(files, records, frozenset(left))
+                if file.is_orphan:
+                    orphan_ids.add(record.execution_id)
+        yield PeerLogs(files, records, frozenset(orphan_ids))
     finally:
         for file in files:
             os.close(file.fd)
 
 
-def bring_in(ledger: Path, connection: sqlite3.Connection, tables: Tables, seal: Seal | NoSeal) -> None:
+def recover_logs(ledger: Path, connection: sqlite3.Connection, tables: Tables, seal: Seal | NoSeal) -> None:
     """Before anybody else uses this connection: write what killed processes left."""
-    with found_beside(ledger, seal) as found:
-        if not found.has_left:
+    with open_peer_logs(ledger, seal) as peer_logs:
+        if not peer_logs.has_orphans:
             return
         try:
             connection.execute("BEGIN IMMEDIATE")
             tables.changes.begin()
-            found.catch_up(tables)
+            peer_logs.catch_up(tables)
             tables.write()
             connection.execute("COMMIT")
         except sqlite3.Error as error:
@@ -373,10 +375,10 @@ def bring_in(ledger: Path, connection: sqlite3.Connection, tables: Tables, seal:
                 connection.execute("ROLLBACK")
             _log.warning("what a killed process left beside the ledger waits for the next start: %s", error)
         else:
-            found.remove()
+            peer_logs.remove()
 
 
-def is_living(ledger: Path, owner: str) -> bool:
+def is_alive(ledger: Path, owner: str) -> bool:
     """Whether the process has the lock on its file; one that left removed it, one that was killed has no lock."""
     try:
         fd = os.open(folder_of(ledger) / owner, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
@@ -399,32 +401,32 @@ def _paths(ledger: Path, own: str) -> list[Path]:
         return []  # mostly because there is no such folder
 
 
-def _open(path: Path) -> _File | None:
+def _open(path: Path) -> _LogFile | None:
     try:
         fd = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
     except OSError:
         return None  # another process brought it in
     try:
-        is_left = lock(fd)
+        is_orphan = lock(fd)
     except OSError:
-        is_left = False  # its owner had a lock, so it may have it still
+        is_orphan = False  # its owner had a lock, so it may have it still
     is_there = os.fstat(fd).st_nlink > 0
     if is_there and (os.pread(fd, len(MAGIC), 0) or MAGIC) == MAGIC:  # one that is empty was never written to
-        return _File(path, fd, is_left)
+        return _LogFile(path, fd, is_orphan)
     os.close(fd)
     if is_there:
         _log.warning("the file %r beside the ledger is from another version of toolfold; open it with that", path.name)
     return None
 
 
-def _read(file: _File, seal: Seal | NoSeal) -> Iterator[Record]:
+def _read(file: _LogFile, seal: Seal | NoSeal) -> Iterator[WriteAheadRecord]:
     size = os.fstat(file.fd).st_size
     data = os.pread(file.fd, min(size, START + 2 * HALF_BYTES), 0)
     for start in (START, START + HALF_BYTES):
         yield from _half(data[start : start + HALF_BYTES], file.path.name, seal)
 
 
-def _half(data: bytes, name: str, seal: Seal | NoSeal) -> Iterator[Record]:
+def _half(data: bytes, name: str, seal: Seal | NoSeal) -> Iterator[WriteAheadRecord]:
     place = 0
     while place + HEAD.size <= len(data):
         length, checksum = HEAD.unpack_from(data, place)
@@ -441,7 +443,7 @@ def _half(data: bytes, name: str, seal: Seal | NoSeal) -> Iterator[Record]:
         place += length
 
 
-_decoder: Final = msgspec.msgpack.Decoder(Record)
+_decoder: Final = msgspec.msgpack.Decoder(WriteAheadRecord)
 
 
 # ----------------------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""The one thread that writes to a SQLite ledger, and the list through which it is given its work.
+"""Writer thread of a SQLite ledger: the queue of its work, its transactions, and retention between them.
 
 1. What is handed over is written in the order in which it was handed over.
 2. Entries wait a moment for company; whoever waits for a commit ends that moment for all.
@@ -26,12 +26,12 @@ from toolfold.ledger import base
 from toolfold.ledger.base import Retention, Schedule
 from toolfold.ledger.sqlite.schema import BUSY_SECONDS
 from toolfold.ledger.sqlite.tables import Tables
-from toolfold.ledger.sqlite.write_ahead import Ahead, Gathered
+from toolfold.ledger.sqlite.write_ahead import LogBuffer, WriteAheadLog
 from toolfold.models import MIB, CallRecord
 
 _LINGER_SECONDS: Final = 0.05
 _HURRY_BYTES: Final = 1 * MIB
-_KEPT_BYTES: Final = 64 * MIB
+_MAX_DEFERRED_BYTES: Final = 64 * MIB
 """Of entries, while the disk takes none; beyond that they are lost, and their executions say so."""
 _RETRY_SECONDS: Final = 0.5
 _DROWSY_ROUNDS: Final = 40
@@ -45,7 +45,7 @@ class OpenRecord:
     """What this process holds of an execution that it writes to."""
 
     id: str
-    noted: dict[int, CallRecord] = field(default_factory=dict)
+    call_records: dict[int, CallRecord] = field(default_factory=dict)
     """The records that went into entries, so that the outcome need not repeat them."""
     is_own: bool = False
     """It began here and was never parked, so that no other process has a reason to take it over."""
@@ -53,7 +53,7 @@ class OpenRecord:
     """Why something that nobody waited for was not written."""
     is_lossy: bool = False
     """Entries were given up while the disk failed."""
-    gathered: Gathered | None = None
+    buffer: LogBuffer | None = None
     """Of one that is its own: what can be made safe without a commit."""
 
 
@@ -62,10 +62,10 @@ Note: TypeAlias = tuple[OpenRecord, int, bytes]
 
 
 @dataclass(slots=True)
-class Act:
+class WriteAction:
     """Anything else, done in its place in the order; `waiter` gets what it returns or raises."""
 
-    live: OpenRecord | None
+    record: OpenRecord | None
     do: Callable[[Tables], Any]
     waiter: Waiter | None = None
     is_kept: bool = False
@@ -83,17 +83,19 @@ class Waiter:
     error: Exception | None = None
 
 
-Job: TypeAlias = Note | Act
+Job: TypeAlias = Note | WriteAction
 
 
-class Writer:
+class SqliteWriter:
     """Owns the connection that writes. Its thread starts with the first job."""
 
-    def __init__(self, connection: sqlite3.Connection, tables: Tables, keep: Retention, ahead: Ahead) -> None:
+    def __init__(
+        self, connection: sqlite3.Connection, tables: Tables, keep: Retention, write_ahead_log: WriteAheadLog
+    ) -> None:
         self._db = connection
         self._tables = tables
-        self._ahead = ahead
-        self._tidying = Tidying(connection, tables, keep, lambda: self._is_closing)
+        self._write_ahead_log = write_ahead_log
+        self._sweeper = RetentionSweeper(connection, tables, keep, lambda: self._is_closing)
         self._lock = threading.Lock()
         self._jobs: list[Job] = []
         self._jobs_bytes = 0
@@ -105,26 +107,26 @@ class Writer:
         self._thread: threading.Thread | None = None
         self._is_failing = False
 
-    def note(self, live: OpenRecord, epoch: int, body: bytes) -> None:
+    def note(self, record: OpenRecord, epoch: int, body: bytes) -> None:
         """Hand over an entry and go on."""
         with self._lock:
-            self._jobs.append((live, epoch, body))
+            self._jobs.append((record, epoch, body))
             self._jobs_bytes += len(body)
             if self._jobs_bytes > _HURRY_BYTES:
                 self._hurry.set()
             if not self._is_at_work:
-                self._rouse()
+                self._wake()
 
-    def submit(self, act: Act) -> None:
+    def submit(self, action: WriteAction) -> None:
         """Hand over an act and go on."""
         with self._lock:
-            self._jobs.append(act)
-            if act.waiter is not None:
+            self._jobs.append(action)
+            if action.waiter is not None:
                 self._hurry.set()
             if not self._is_at_work:
-                self._rouse()
+                self._wake()
 
-    async def wait(self, live: OpenRecord | None, do: Callable[[Tables], Any], *, is_kept: bool = False) -> Any:
+    async def wait(self, record: OpenRecord | None, do: Callable[[Tables], Any], *, is_kept: bool = False) -> Any:
         """Hand over a job and wait until it is committed.
 
         Raises:
@@ -132,7 +134,7 @@ class Writer:
         """
         loop = asyncio.get_running_loop()
         waiter = Waiter(loop, loop.create_future())
-        self.submit(Act(live, do, waiter, is_kept))
+        self.submit(WriteAction(record, do, waiter, is_kept))
         return await waiter.future
 
     def close(self) -> None:
@@ -145,19 +147,19 @@ class Writer:
             self._woken.set()
         if self._thread is not None:
             self._thread.join()
-        self._ahead.close(is_committed=not self._jobs)
+        self._write_ahead_log.close(is_committed=not self._jobs)
         self._db.close()
 
     def disown(self) -> None:
         """In a forked child: write nothing when it ends."""
         atexit.unregister(self.close)
-        self._ahead.disown()
+        self._write_ahead_log.disown()
         self._jobs = []
 
-    def _rouse(self) -> None:
+    def _wake(self) -> None:
         if self._is_closing:
             self._jobs.pop()
-            raise base.closed()
+            raise base.closed_error()
         self._is_at_work = True
         if self._thread is not None:
             self._woken.set()
@@ -174,17 +176,17 @@ class Writer:
             with self._lock:
                 jobs, self._jobs = self._jobs, []
                 self._jobs_bytes = 0
-                self._ahead.turn()
+                self._write_ahead_log.switch_halves()
                 is_last = self._is_closing
                 self._hurry.clear()
                 idle_rounds = 0 if jobs else idle_rounds + 1
-                is_sleepy = idle_rounds >= _DROWSY_ROUNDS and not is_last and not self._tidying.is_over
+                is_sleepy = idle_rounds >= _DROWSY_ROUNDS and not is_last and not self._sweeper.is_over
                 if is_sleepy:
                     self._is_at_work = False
                     self._woken.clear()
             if jobs:
                 self._commit(jobs)
-            self._tidying.step(sum(isinstance(job, Act) for job in jobs))
+            self._sweeper.step(sum(isinstance(job, WriteAction) for job in jobs))
             if is_last:
                 if self._jobs:
                     _log.error(
@@ -196,14 +198,14 @@ class Writer:
                 idle_rounds = 0
 
     def _commit(self, jobs: list[Job]) -> None:
-        waiters = [job.waiter for job in jobs if isinstance(job, Act) and job.waiter is not None]
+        waiters = [job.waiter for job in jobs if isinstance(job, WriteAction) and job.waiter is not None]
         try:
             self._transact(jobs, self._apply)
         # Whatever it is, the thread must live on and every waiter must hear of it.
         except Exception as error:  # noqa: BLE001
             self._roll_back()
             if _may_pass(error):
-                self._put_off(jobs, waiters, error)
+                self._defer(jobs, waiters, error)
             else:
                 self._commit_separately(jobs, waiters)
         _answer(waiters)
@@ -217,7 +219,7 @@ class Writer:
         except Exception as error:  # noqa: BLE001
             self._roll_back()
             if _may_pass(error):
-                self._put_off(jobs, waiters, error)
+                self._defer(jobs, waiters, error)
                 return
             for job in jobs:
                 self._lose(job, error)
@@ -228,7 +230,7 @@ class Writer:
         apply(jobs)
         self._tables.write()
         self._db.execute("COMMIT")
-        self._ahead.clear()
+        self._write_ahead_log.clear()
         if self._is_failing:
             self._is_failing = False
             _log.warning("the ledger is written again")
@@ -239,49 +241,49 @@ class Writer:
             if self._db.in_transaction:
                 self._db.execute("ROLLBACK")
 
-    def _put_off(self, jobs: list[Job], waiters: list[Waiter], error: Exception) -> None:
+    def _defer(self, jobs: list[Job], waiters: list[Waiter], error: Exception) -> None:
         """The disk may take them later. Whoever waited knows that nothing was done, and asks again."""
         failure = _failure(error)
         for waiter in waiters:
             waiter.error = failure
-        kept: list[Job] = []
+        deferred_jobs: list[Job] = []
         size = 0
         for job in jobs:
             if isinstance(job, tuple):
                 size += len(job[2])
-                if size <= _KEPT_BYTES:
-                    kept.append(job)
+                if size <= _MAX_DEFERRED_BYTES:
+                    deferred_jobs.append(job)
                 elif not job[0].is_lossy:
                     job[0].is_lossy = True
-                    kept.append(_loss(job[0]))
+                    deferred_jobs.append(_loss(job[0]))
             elif job.waiter is None or job.is_kept:
-                kept.append(Act(job.live, job.do, is_kept=job.is_kept))
+                deferred_jobs.append(WriteAction(job.record, job.do, is_kept=job.is_kept))
         if not self._is_failing:
-            _log.error("%s; %d writes wait", failure, len(kept))
+            _log.error("%s; %d writes wait", failure, len(deferred_jobs))
         self._is_failing = True
         with self._lock:
-            self._jobs[:0] = kept
+            self._jobs[:0] = deferred_jobs
 
     def _lose(self, job: Job, error: Exception) -> None:
-        live = job[0] if isinstance(job, tuple) else job.live
-        failure = base.unrecordable(None if live is None else live.id, error)
+        record = job[0] if isinstance(job, tuple) else job.record
+        failure = base.unrecordable_error(None if record is None else record.id, error)
         _log.error("%s", failure, exc_info=error)
-        if live is not None and live.error is None:
-            live.error = failure
-        if isinstance(job, Act) and job.waiter is not None:
+        if record is not None and record.error is None:
+            record.error = failure
+        if isinstance(job, WriteAction) and job.waiter is not None:
             job.waiter.error = failure
 
     def _apply(self, jobs: list[Job]) -> None:
-        gathered: dict[tuple[OpenRecord, int], list[bytes]] = {}
+        bodies_by_record: dict[tuple[OpenRecord, int], list[bytes]] = {}
         for job in jobs:
             if isinstance(job, tuple):
-                live, epoch, body = job
-                gathered.setdefault((live, epoch), []).append(body)
+                record, epoch, body = job
+                bodies_by_record.setdefault((record, epoch), []).append(body)
                 continue
-            for key in [key for key in gathered if key[0] is job.live or job.live is None]:
-                self._add(*key, gathered.pop(key))
-            self._act(job)
-        for key, bodies in gathered.items():
+            for key in [key for key in bodies_by_record if key[0] is job.record or job.record is None]:
+                self._add(*key, bodies_by_record.pop(key))
+            self._run_action(job)
+        for key, bodies in bodies_by_record.items():
             self._add(*key, bodies)
 
     def _apply_separately(self, jobs: list[Job]) -> None:
@@ -299,25 +301,25 @@ class Writer:
                 self._lose(job, error)
             self._db.execute("RELEASE job")
 
-    def _add(self, live: OpenRecord, epoch: int, bodies: list[bytes]) -> None:
+    def _add(self, record: OpenRecord, epoch: int, bodies: list[bytes]) -> None:
         try:
-            self._tables.add(live.id, epoch, bodies)
+            self._tables.add(record.id, epoch, bodies)
         except ToolfoldError as error:
-            live.error = live.error or error
+            record.error = record.error or error
             _log.warning("%d entries were not written: %s", len(bodies), error)
 
-    def _act(self, job: Act) -> None:
+    def _run_action(self, job: WriteAction) -> None:
         try:
-            if job.live is not None and job.live.error is not None:
-                raise job.live.error
+            if job.record is not None and job.record.error is not None:
+                raise job.record.error
             value = job.do(self._tables)
             if job.waiter is not None:
                 job.waiter.value = value
         except ToolfoldError as error:
             if job.waiter is not None:
                 job.waiter.error = error
-            elif job.live is not None and job.live.error is None:
-                job.live.error = error
+            elif job.record is not None and job.record.error is None:
+                job.record.error = error
                 _log.warning("not written: %s", error)
 
 
@@ -328,8 +330,8 @@ def _may_pass(error: Exception) -> bool:
     )
 
 
-def _loss(live: OpenRecord) -> Act:
-    return Act(live, lambda tables: tables.lose(live.id))
+def _loss(record: OpenRecord) -> WriteAction:
+    return WriteAction(record, lambda tables: tables.lose(record.id))
 
 
 def _failure(error: Exception) -> LedgerFailed:
@@ -341,9 +343,9 @@ def _failure(error: Exception) -> LedgerFailed:
 def _answer(waiters: list[Waiter]) -> None:
     loops = {waiter.loop for waiter in waiters}
     for loop in loops:
-        own = [waiter for waiter in waiters if waiter.loop is loop]
+        loop_waiters = [waiter for waiter in waiters if waiter.loop is loop]
         try:
-            loop.call_soon_threadsafe(_settle, own)
+            loop.call_soon_threadsafe(_settle, loop_waiters)
         except RuntimeError:
             _log.debug("an event loop was closed before its writes were done")
 
@@ -368,7 +370,7 @@ _INSTRUCTIONS: Final = 10_000
 """Of SQLite's machine, between two looks at the clock: about a millisecond."""
 
 
-class Tidying:
+class RetentionSweeper:
     """On the connection that writes, which is in no transaction between two steps."""
 
     def __init__(
@@ -383,13 +385,13 @@ class Tidying:
         self.is_over = False
         """There was more than may stay after the last step; the next round has another."""
 
-    def step(self, acts: int) -> None:
+    def step(self, action_count: int) -> None:
         """Forget some of what is too old, if it is time, in a transaction of its own.
 
         One step in each round of the thread: in between, this and other processes can write.
         """
         size, self._tables.written_bytes = self._tables.written_bytes, 0
-        self._schedule.wrote(size, acts)
+        self._schedule.record_write(size, action_count)
         if not self._schedule.is_due():
             return
         self._closing_until = time.monotonic() + _CLOSING_SECONDS
@@ -414,10 +416,10 @@ class Tidying:
 
     def _sweep(self) -> int:
         self._db.execute("BEGIN IMMEDIATE")
-        swept = self._tables.sweep(self._keep, self._must_end)
+        count = self._tables.sweep(self._keep, self._must_end)
         self._db.set_progress_handler(None, 0)  # what went is committed
         self._db.execute("COMMIT")
-        return swept
+        return count
 
     def _must_end(self) -> bool:
         return self._is_closing() and time.monotonic() > self._closing_until

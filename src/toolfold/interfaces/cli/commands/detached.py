@@ -31,7 +31,7 @@ from toolfold.interfaces.cli.load_tools import load_apis, load_tools
 from toolfold.interfaces.cli.process import Exit, exit_of_error, exit_of_status, run_to_end
 from toolfold.interfaces.cli.setup import chosen_engine, configured, nearest_config, open_for_command
 from toolfold.ledger.listing import changes_of
-from toolfold.ledger.remote_approval import Decisive, LedgerApproval
+from toolfold.ledger.remote_approval import DecisionStore, LedgerApproval
 from toolfold.models import NOTHING_RAN, File, Limits, Outcome
 from toolfold.runtime import Runtime
 
@@ -350,7 +350,7 @@ async def _read_along(execution: BackgroundExecution) -> None:
 
 async def _obey(execution: BackgroundExecution, ledger: Ledger) -> None:
     # Every ledger of ours carries decisions.
-    decisive: Decisive = ledger  # type: ignore[assignment]
+    decisive: DecisionStore = ledger  # type: ignore[assignment]
     async for story in changes_of(ledger, execution.id):
         if await decisive.decision(execution.id, story.epoch, THE_PROGRAM) is not None:
             await execution.cancel()

@@ -11,7 +11,7 @@ import typer
 from toolfold.errors import UsageError
 from toolfold.interfaces.cli.options import ConfigOption, EngineOption
 from toolfold.interfaces.cli.setup import nearest_config, open_for_command
-from toolfold.ledger.base import Filter, History, Ledger, State
+from toolfold.ledger.base import ExecutionFilter, ExecutionHistory, Ledger, State
 from toolfold.models import Status
 
 _T = TypeVar("_T")
@@ -84,7 +84,7 @@ def _list(
     from toolfold.interfaces.cli.inputs import moment_of  # noqa: PLC0415
 
     is_state = status in ("running", "paused")
-    wanted = Filter(
+    wanted = ExecutionFilter(
         # cast: mypy does not narrow a literal by `in`.
         state=cast("State", status) if is_state else None,
         status=None if is_state else status,
@@ -93,7 +93,7 @@ def _list(
         door=door,
     )
     found = with_ledger(ledger or context.obj, lambda opened: opened.search(wanted, limit=limit))
-    return history.print_list(found, as_json=json, is_filtered=wanted != Filter())
+    return history.print_list(found, as_json=json, is_filtered=wanted != ExecutionFilter())
 
 
 @runs_app.command("delete")
@@ -136,7 +136,7 @@ def _show(
     # Imported here for the same reason.
     from toolfold.interfaces.cli import history  # noqa: PLC0415
 
-    async def ended(opened: Ledger) -> History:
+    async def ended(opened: Ledger) -> ExecutionHistory:
         found = await load(opened, id)
         if follow and found.outcome is None:
             # Imported here for the same reason.
@@ -245,7 +245,7 @@ def with_ledger(where: str | None, use: Callable[[Ledger], Awaitable[_T]]) -> _T
     return asyncio.run(once())
 
 
-async def load(ledger: Ledger, prefix: str) -> History:
+async def load(ledger: Ledger, prefix: str) -> ExecutionHistory:
     """The execution whose id starts with `prefix`.
 
     Raises:

@@ -24,9 +24,9 @@ from toolfold.interfaces.cli.output import prepare_folder, shortened, shown_argu
 from toolfold.interfaces.cli.process import Exit, until_stopped
 from toolfold.interfaces.cli.setup import chosen_engine, configured
 from toolfold.interfaces.cli.terminal import Shown, is_live, run_shown
-from toolfold.ledger.base import Decided, History, Ledger, Made, Moment
+from toolfold.ledger.base import CallEntry, DecisionEntry, ExecutionHistory, Ledger, Moment
 from toolfold.ledger.listing import changes_of
-from toolfold.ledger.remote_approval import Decisive, arguments_digest, decision_seal, lock
+from toolfold.ledger.remote_approval import DecisionStore, arguments_digest, decision_seal, lock
 from toolfold.models import Call, Outcome
 from toolfold.runtime import Runtime
 
@@ -51,7 +51,7 @@ class WaitOptions:
     """What is done with the outcome."""
 
 
-def wait_for(open_ledger: Callable[[], Ledger], history: History, options: WaitOptions) -> int:
+def wait_for(open_ledger: Callable[[], Ledger], history: ExecutionHistory, options: WaitOptions) -> int:
     """Wait, show it, and return the exit code."""
     begun, shown, began_at = history.start_record, Shown(1), time.monotonic()
     is_running = history.outcome is None and not options.cancel
@@ -72,11 +72,11 @@ class _LeftAlone:
 
 
 class _Waiting:
-    def __init__(self, ledger: Ledger, history: History, shown: Shown, *, is_shown: bool) -> None:
+    def __init__(self, ledger: Ledger, history: ExecutionHistory, shown: Shown, *, is_shown: bool) -> None:
         self._shown = shown
         self._ledger = ledger
         # Every ledger of ours carries decisions.
-        self._decisive: Decisive = ledger  # type: ignore[assignment]
+        self._decisive: DecisionStore = ledger  # type: ignore[assignment]
         self._begun = history.start_record
         self._id = history.start_record.execution_id
         self._is_shown = is_shown
@@ -160,9 +160,9 @@ class _Waiting:
                     facts = entry.facts
                     call = Call(id=entry.call_id, tool=facts["tool"], arguments=facts["arguments"], line=facts["line"])
                     self._open[entry.call_id] = call
-                case Decided():
+                case DecisionEntry():
                     self._close(entry.call_id)
-                case Made():
+                case CallEntry():
                     self._close(entry.call.id)
                 case _:
                     pass
@@ -213,7 +213,7 @@ def _signature(call: Call) -> str:
 
 
 def rerun(
-    options: RunOptions, ledger: Ledger, earlier: History, *, repeat: Sequence[str] | None = None,
+    options: RunOptions, ledger: Ledger, earlier: ExecutionHistory, *, repeat: Sequence[str] | None = None,
     config: Config | None = None,
 ) -> int:  # fmt: skip
     """Run it, print it, say how much came from the record, and return the exit code."""
