@@ -126,12 +126,12 @@ def _acknowledge_early() -> None:
 
 def _forget_keys() -> None:
     # Imported here: commands other than `serve` start without it.
-    from toolfold.interfaces.http.executions import Once
+    from toolfold.interfaces.http.executions import IdempotentStarts
 
-    async def start(self: Once, start: Any, _: Any, __: Any) -> Any:
+    async def start(self: IdempotentStarts, start: Any, _: Any, __: Any) -> Any:
         return await self._executions.start(start)
 
-    Once.start = start
+    IdempotentStarts.start = start
 
 
 def _mark_no_end() -> None:
@@ -174,26 +174,26 @@ def _wipe_files() -> None:
 def _fail_plainly() -> None:
     from toolfold.interfaces.http.rounds import Rounds
 
-    usual, numbers = Rounds.go_on, itertools.count()
+    usual, numbers = Rounds.continue_execution, itertools.count()
 
     async def go_on(self: Rounds, sent: Any) -> Any:
         if next(numbers) == 0:
             raise RuntimeError("planted")
         return await usual(self, sent)
 
-    Rounds.go_on = go_on
+    Rounds.continue_execution = go_on
 
 
 def _answer_anew() -> None:
     from toolfold.interfaces.http import rounds
 
-    usual, numbers = rounds.ended_before, itertools.count()
+    usual, numbers = rounds.recorded_response, itertools.count()
 
     def ended_before(*arguments: Any) -> Any:
         answer = usual(*arguments)
         return replace(answer, body={**answer.body, "number": next(numbers)})
 
-    rounds.ended_before = ended_before
+    rounds.recorded_response = ended_before
 
 
 BUGS: Final[dict[str, Callable[[], None]]] = {

@@ -22,7 +22,7 @@ from toolfold.interfaces.http import app, files, requests, setup
 from toolfold.interfaces.http.access import jwt_auth, rate_limits, throttle
 from toolfold.interfaces.http.body import Intake
 from toolfold.interfaces.server import listen
-from toolfold.interfaces.server.listen import Patience
+from toolfold.interfaces.server.listen import ConnectionLimits
 from toolfold.protocol import machine
 from toolfold.sessions.sessions import Quota
 from toolfold.sources import function_schema
@@ -77,7 +77,7 @@ def _loopback() -> None:
         await self._app(scope, receive, send)
 
     app.OnlyFromHere.__call__ = let_in  # type: ignore[method-assign]
-    app.expect = nothing  # type: ignore[assignment]
+    app.require_media_type = nothing  # type: ignore[assignment]
 
 
 @for_attacks("two_ends")
@@ -87,7 +87,7 @@ def _two_ends() -> None:
     async def let_in(self: Any, scope: Any, receive: Any, send: Any) -> None:
         await self._app(scope, receive, send)
 
-    listen._Strict.__call__ = let_in  # type: ignore[method-assign]
+    listen._StrictHttp.__call__ = let_in  # type: ignore[method-assign]
 
 
 @for_attacks("refused_flood")
@@ -116,10 +116,10 @@ def _all_shares() -> None:
 def _patience() -> None:
     """any number of connections, each for as long as it likes"""
 
-    def endless(**_: Any) -> Patience:
-        return Patience(connections=100_000, head_seconds=3600.0, write_seconds=3600.0)
+    def endless(**_: Any) -> ConnectionLimits:
+        return ConnectionLimits(connections=100_000, head_seconds=3600.0, write_seconds=3600.0)
 
-    setup.Patience = endless  # type: ignore[assignment, misc]
+    setup.ConnectionLimits = endless  # type: ignore[assignment, misc]
 
 
 @for_attacks("unread_downloads")

@@ -12,7 +12,7 @@ from typing import Any
 import httpx
 import pytest
 
-from toolfold.interfaces.server.listen import Connection, Patience, Server, listen
+from toolfold.interfaces.server.listen import ConnectionLimits, HttpConnection, HttpServer, listen
 
 Address = tuple[str, int]
 Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
@@ -29,9 +29,9 @@ async def app(scope: Any, receive: Any, send: Any) -> None:
 
 
 @asynccontextmanager
-async def served(serves: Any = app, **patience: Any) -> AsyncIterator[tuple[Address, Server]]:
+async def served(serves: Any = app, **patience: Any) -> AsyncIterator[tuple[Address, HttpServer]]:
     listening = listen("127.0.0.1", 0)
-    server = Server(serves, Patience(**patience), lifespan="off", timeout_graceful_shutdown=5)
+    server = HttpServer(serves, ConnectionLimits(**patience), lifespan="off", timeout_graceful_shutdown=5)
     task = asyncio.create_task(server.serve(sockets=[listening]))
     while not server.started:
         await asyncio.sleep(0.01)
@@ -252,7 +252,7 @@ async def test_a_timer_that_a_request_leaves_behind_does_not_keep_its_connection
             await asyncio.sleep(0.01)
         await asyncio.sleep(0)  # what closed the last one has ended, too
         gc.collect()
-        kept = [one for one in gc.get_objects() if isinstance(one, Connection)]
+        kept = [one for one in gc.get_objects() if isinstance(one, HttpConnection)]
 
     assert (len(timers), kept) == (3, [])
     for timer in timers:

@@ -58,12 +58,12 @@ def at_frameworks(outcome: Outcome) -> Any:
 
 
 def at_http(outcome: Outcome) -> Any:
-    answer = render.ended(outcome, session="s", files=[])
+    answer = render.outcome_response(outcome, session="s", files=[])
     return answer.status, answer.body["status"], answer.body.get("error")
 
 
 def at_http_run_code(outcome: Outcome) -> Any:
-    answer = rewards.answer(outcome, requests.RunCodeRequest(code="", language="python"), ())
+    answer = rewards.run_code_response(outcome, requests.RunCodeRequest(code="", language="python"), ())
     ran = answer["run_result"]
     return answer["status"], ran and (ran["status"], ran["return_code"])
 

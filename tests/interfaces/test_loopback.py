@@ -2,7 +2,7 @@
 
 import pytest
 
-from toolfold.interfaces.server.signals import is_from_here, is_loopback
+from toolfold.interfaces.server.signals import is_local_request, is_loopback
 
 
 @pytest.mark.parametrize(
@@ -45,8 +45,8 @@ def test_a_name_that_looks_like_one_is_not(host: str) -> None:
     ],
 )
 def test_a_request_is_from_here_if_host_and_origin_are(headers: dict[str, str], is_here: bool) -> None:
-    assert is_from_here([(name.encode(), value.encode()) for name, value in headers.items()]) is is_here
+    assert is_local_request([(name.encode(), value.encode()) for name, value in headers.items()]) is is_here
 
 
 def test_a_second_host_is_checked_too() -> None:
-    assert is_from_here([(b"host", b"127.0.0.1"), (b"host", b"evil.example")]) is False
+    assert is_local_request([(b"host", b"127.0.0.1"), (b"host", b"evil.example")]) is False

@@ -11,7 +11,7 @@ from fastapi import FastAPI
 
 from toolfold.interfaces.console.access import COOKIE, Access
 from toolfold.interfaces.console.app import create_console
-from toolfold.interfaces.server.listen import Patience, Server, listen
+from toolfold.interfaces.server.listen import ConnectionLimits, HttpServer, listen
 from toolfold.ledger.base import Ledger
 from toolfold.runtime import Runtime
 
@@ -50,7 +50,7 @@ async def served(runtime: Runtime, ledger: Ledger, *, signs_in: bool = True, **o
 @asynccontextmanager
 async def listening(app: FastAPI) -> AsyncIterator[str]:
     with listen("127.0.0.1", 0) as sock:
-        server = Server(app, Patience(), access_log=False, lifespan="off", timeout_graceful_shutdown=1)
+        server = HttpServer(app, ConnectionLimits(), access_log=False, lifespan="off", timeout_graceful_shutdown=1)
         async with app.router.lifespan_context(app):
             task = asyncio.create_task(server.serve(sockets=[sock]))
             try:

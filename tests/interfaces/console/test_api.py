@@ -13,7 +13,7 @@ from tests.interfaces.console.served import Console, Till, choice, questions, se
 from tests.ledger.made_up import begun, given, made, outcome
 from toolfold import Runtime, tool
 from toolfold.config.model import Config
-from toolfold.interfaces.http.access.auth import Auth
+from toolfold.interfaces.http.access.auth import Authenticator
 from toolfold.interfaces.http.settings import Settings
 from toolfold.interfaces.library import open_runtime
 from toolfold.ledger.sqlite.store import SqliteLedger
@@ -230,7 +230,7 @@ async def test_servers_have_a_state_that_only_the_operator_sees(tmp_path: Path, 
     servers = [{"name": "gone", "command": "/nonexistent/server"}]
     config = Config.model_validate({"servers": servers, "ledger": {"where": "memory"}})
     runtime = open_runtime(config, [], ledger=ledger)
-    auth = Auth(Settings(keys={"acme": "secret-1"}))
+    auth = Authenticator(Settings(keys={"acme": "secret-1"}))
     async with served(runtime, ledger, auth=auth) as console:
         while (status := (await console.get("tools"))["servers"][0])["state"] == "connecting":
             await asyncio.sleep(0.02)

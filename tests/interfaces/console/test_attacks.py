@@ -10,14 +10,14 @@ from tests.interfaces.console.served import KEY, NASTY, Console, Till, choice, q
 from tests.ledger.made_up import begun, given, made, outcome
 from toolfold import Runtime, tool
 from toolfold.interfaces.console.access import COOKIE, Access
-from toolfold.interfaces.http.access.auth import Auth
+from toolfold.interfaces.http.access.auth import Authenticator
 from toolfold.interfaces.http.settings import Settings
 from toolfold.ledger.sqlite.store import SqliteLedger
 from toolfold.models import File, Program
 from toolfold.tools.steps import wrappers
 from toolfold.tools.steps.resilience import Retry
 
-AUTH = Auth(Settings(keys={"acme": "secret-1", "other": "secret-2"}))
+AUTH = Authenticator(Settings(keys={"acme": "secret-1", "other": "secret-2"}))
 
 
 @pytest.mark.parametrize(

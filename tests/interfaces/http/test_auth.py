@@ -15,7 +15,7 @@ from tests.interfaces.http.conftest import KEYS, Served
 from tests.interfaces.http.talk import start, until
 from toolfold.config import parse_config
 from toolfold.errors import UsageError
-from toolfold.interfaces.http.access.auth import Auth
+from toolfold.interfaces.http.access.auth import Authenticator
 from toolfold.interfaces.http.render import Refusal
 from toolfold.interfaces.http.settings import JwtSettings, Settings
 from toolfold.interfaces.http.setup import open_app
@@ -32,7 +32,7 @@ from toolfold.interfaces.http.setup import open_app
     ],
 )
 async def test_a_key_is_read_from_every_header(headers: dict[str, str]) -> None:
-    assert await Auth(Settings(keys=KEYS)).tenant(httpx.Headers(headers)) == "two"
+    assert await Authenticator(Settings(keys=KEYS)).tenant(httpx.Headers(headers)) == "two"
 
 
 @pytest.mark.parametrize(
@@ -80,8 +80,8 @@ def signed(key: Any, algorithm: str, **claims: Any) -> dict[str, str]:
 async def test_signed_tokens_of_librechat_are_checked(algorithm: str) -> None:
     key: Any = ed25519.Ed25519PrivateKey.generate() if algorithm == "EdDSA" else rsa.generate_private_key(65537, 2048)
     pem = key.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo).decode()
-    auth = Auth(Settings(jwt=JwtSettings(public_key=pem)))
-    split = Auth(Settings(jwt=JwtSettings(public_key=pem, tenant_claim="sub")))
+    auth = Authenticator(Settings(jwt=JwtSettings(public_key=pem)))
+    split = Authenticator(Settings(jwt=JwtSettings(public_key=pem, tenant_claim="sub")))
     wrong = [
         signed(key, algorithm, exp=time.time() - 60),
         signed(key, algorithm, aud="other"),
@@ -178,7 +178,7 @@ async def test_signing_keys_are_fetched_from_a_jwks_address() -> None:
     unknown = jwt.encode(claims, key, algorithm="EdDSA", headers={"kid": "k2"})
     async with await asyncio.start_server(answer, "127.0.0.1", 0) as server:
         port = server.sockets[0].getsockname()[1]
-        auth = Auth(Settings(jwt=JwtSettings(jwks_url=f"http://127.0.0.1:{port}/jwks")))
+        auth = Authenticator(Settings(jwt=JwtSettings(jwks_url=f"http://127.0.0.1:{port}/jwks")))
         tenant = await auth.tenant(httpx.Headers({"authorization": f"Bearer {known}"}))
         with pytest.raises(Refusal):
             await auth.tenant(httpx.Headers({"authorization": f"Bearer {unknown}"}))

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tests.interfaces.http.conftest import Served
 from tests.interfaces.http.talk import WEATHER, finish, start
 from toolfold.interfaces.http import requests
-from toolfold.interfaces.http.body import checked, decoded
+from toolfold.interfaces.http.body import decode_object, validate_body
 from toolfold.interfaces.http.render import OF_ERROR, Refusal, to_http
 from toolfold.interfaces.http.requests import replies_of, specs_of
 from toolfold.ledger import base  # noqa: F401 - its errors are part of the tree
@@ -136,8 +136,8 @@ def test_any_json_becomes_a_request_or_a_refusal(body: dict[str, Any], tool: dic
     statuses = []
     for one in (body, {**body, "tools": [{"name": "a", **tool}]}, {**body, "tool_results": [result, item]}):
         try:
-            request = checked(decoded(json.dumps(one).encode()), requests.ProgrammaticRequest)
-            specs_of(request.tools or [], taken=frozenset(), most=10)
+            request = validate_body(decode_object(json.dumps(one).encode()), requests.ProgrammaticRequest)
+            specs_of(request.tools or [], reserved_names=frozenset(), most=10)
             replies_of(request.tool_results or [])
         except Refusal as refusal:
             statuses.append(refusal.status)

@@ -12,7 +12,7 @@ from PIL import Image
 from tests.interfaces.http.conftest import KEYS, Served, serve
 from tests.interfaces.http.talk import LIBRECHAT, go_on, result, start
 from toolfold.interfaces.http import Settings
-from toolfold.interfaces.http.files import safe_name, unused
+from toolfold.interfaces.http.files import safe_name, unique_name
 from toolfold.sessions import SessionLimits
 
 OTHER = {"X-API-Key": KEYS["two"]}
@@ -118,7 +118,7 @@ def test_a_name_from_outside_is_a_plain_name(name: str, safe: str) -> None:
 
 
 def test_a_taken_name_gets_a_number() -> None:
-    assert unused("a.b.csv", ["a.b.csv", "a.b_1.csv"]) == "a.b_2.csv"
+    assert unique_name("a.b.csv", ["a.b.csv", "a.b_1.csv"]) == "a.b_2.csv"
 
 
 @pytest.mark.long

@@ -12,7 +12,7 @@ import jwt
 import pytest
 from cryptography.hazmat.primitives.asymmetric import ed25519
 
-from toolfold.interfaces.http.access.auth import Auth
+from toolfold.interfaces.http.access.auth import Authenticator
 from toolfold.interfaces.http.access.jwt_auth import SigningKeys
 from toolfold.interfaces.http.render import Refusal
 from toolfold.interfaces.http.settings import JwtSettings, Settings
@@ -48,7 +48,7 @@ def token(kid: str) -> str:
     return jwt.encode(claims, KEY, algorithm="EdDSA", headers={"kid": kid})
 
 
-async def tenant(auth: Auth, kid: str) -> str:
+async def tenant(auth: Authenticator, kid: str) -> str:
     try:
         return await auth.tenant(httpx.Headers({"authorization": f"Bearer {token(kid)}"}))
     except Refusal as refusal:
@@ -57,7 +57,7 @@ async def tenant(auth: Auth, kid: str) -> str:
 
 async def test_many_unknown_keys_cost_one_fetch() -> None:
     async with issuer(with_key) as (url, asked):
-        auth = Auth(Settings(jwt=JwtSettings(jwks_url=url)))
+        auth = Authenticator(Settings(jwt=JwtSettings(jwks_url=url)))
         good = await tenant(auth, "k1")
         bogus = await asyncio.gather(*(tenant(auth, f"made-up-{number}") for number in range(30)))
 
@@ -67,7 +67,7 @@ async def test_many_unknown_keys_cost_one_fetch() -> None:
 
 async def test_who_comes_together_waits_for_the_same_fetch() -> None:
     async with issuer(with_key) as (url, asked):
-        auth = Auth(Settings(jwt=JwtSettings(jwks_url=url)))
+        auth = Authenticator(Settings(jwt=JwtSettings(jwks_url=url)))
         tenants = await asyncio.gather(*(tenant(auth, "k1") for _ in range(20)))
 
     assert (set(tenants), len(asked)) == ({"jwt:librechat"}, 1)
@@ -80,7 +80,7 @@ async def test_an_address_that_hangs_holds_none_of_the_threads_that_others_need(
         await let_go.wait()
 
     async with issuer(hang) as (url, asked):
-        auth = Auth(Settings(jwt=JwtSettings(jwks_url=url)))
+        auth = Authenticator(Settings(jwt=JwtSettings(jwks_url=url)))
         waiting = [asyncio.create_task(tenant(auth, f"made-up-{number}")) for number in range(60)]
         while not asked:
             await asyncio.sleep(0.01)

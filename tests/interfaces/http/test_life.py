@@ -4,12 +4,12 @@ from typing import get_args
 
 import pytest
 
-from toolfold.interfaces.http.execution_state import TRANSITIONS, Event, State, after
+from toolfold.interfaces.http.execution_state import TRANSITIONS, Event, State, next_state
 
 
 def walk(state: State, *events: Event) -> State:
     for event in events:
-        state = after(state, event)
+        state = next_state(state, event)
     return state
 
 
@@ -33,7 +33,7 @@ def test_an_execution_lives_by_the_table(first: State, events: list[Event], last
 
 @pytest.mark.parametrize("event", get_args(Event))
 def test_what_is_lost_stays_lost_whatever_is_heard_of_it_late(event: Event) -> None:
-    assert after("lost", event) == "lost"
+    assert next_state("lost", event) == "lost"
 
 
 @pytest.mark.parametrize("state", get_args(State))
@@ -43,7 +43,7 @@ def test_every_state_can_be_lost_and_is_reached_from_a_first_one(state: State) -
         reached |= {following for (before, _), following in TRANSITIONS.items() if before in reached}
 
     assert state in reached
-    assert after(state, "lose") == "lost"
+    assert next_state(state, "lose") == "lost"
 
 
 @pytest.mark.parametrize(
@@ -51,4 +51,4 @@ def test_every_state_can_be_lost_and_is_reached_from_a_first_one(state: State) -
 )
 def test_what_is_not_in_the_table_cannot_happen(state: State, event: Event) -> None:
     with pytest.raises(RuntimeError, match=f"^'{event}' cannot happen to an execution that is {state}$"):
-        after(state, event)
+        next_state(state, event)

@@ -7,7 +7,7 @@ import pytest
 
 from tests.interfaces.http.conftest import KEYS
 from toolfold.errors import UsageError, install_extra
-from toolfold.interfaces.http.access.auth import Auth
+from toolfold.interfaces.http.access.auth import Authenticator
 from toolfold.interfaces.http.settings import JwtSettings, Settings
 
 BUILD = """
@@ -53,9 +53,9 @@ def test_without_its_package_only_a_config_with_tokens_is_refused(monkeypatch) -
     monkeypatch.setitem(sys.modules, "jwt", None)
     monkeypatch.delitem(sys.modules, "toolfold.interfaces.http.access.jwt_auth", raising=False)
 
-    Auth(Settings(keys=KEYS))
+    Authenticator(Settings(keys=KEYS))
 
     with pytest.raises(UsageError) as caught:
-        Auth(Settings(jwt=JwtSettings(public_key="key")))
+        Authenticator(Settings(jwt=JwtSettings(public_key="key")))
 
     assert str(caught.value) == f"'jwt' is not installed, and http.jwt needs it; {install_extra('http')}"

@@ -7,7 +7,7 @@ import httpx
 import pytest
 
 from tests.interfaces.http.conftest import KEYS, Served
-from toolfold.interfaces.http.access.throttle import FREE, LONGEST_SECONDS, Pace
+from toolfold.interfaces.http.access.throttle import FREE, LONGEST_SECONDS, RefusalThrottle
 
 PROGRAM = {"code": "print(1)"}
 NOT_JSON: dict[str, Any] = {"content": b"no", "headers": {"Content-Type": "application/json"}}
@@ -71,7 +71,7 @@ async def test_what_was_owed_is_forgotten_at_the_rate(served: Served) -> None:
 
 def test_the_wait_grows_with_the_refusals_and_has_an_end() -> None:
     now = [0.0]
-    pace = Pace(10.0, clock=lambda: now[0])
+    pace = RefusalThrottle(10.0, clock=lambda: now[0])
 
     at_first = [pace.count("one") for _ in range(FREE)]
     then = [pace.count("one") for _ in range(3)]

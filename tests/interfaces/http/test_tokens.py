@@ -16,7 +16,7 @@ import pytest
 from tests.interfaces.http.conftest import KEYS, Served
 from tests.interfaces.http.talk import go_on, result, start
 from toolfold.errors import UsageError
-from toolfold.interfaces.http.access.tokens import Token, Tokens, kept_key
+from toolfold.interfaces.http.access.tokens import Token, Tokens, load_or_create_key
 from toolfold.interfaces.http.render import Refusal
 
 KEY = b"k" * 32
@@ -73,8 +73,8 @@ def test_a_token_of_another_key_is_refused() -> None:
 
 
 def test_the_key_is_made_once_and_only_its_owner_reads_it(tmp_path: Path) -> None:
-    first = kept_key(tmp_path / "key")
-    second = kept_key(tmp_path / "key")
+    first = load_or_create_key(tmp_path / "key")
+    second = load_or_create_key(tmp_path / "key")
     mode = stat.S_IMODE(os.stat(tmp_path / "key").st_mode)
 
     assert (first == second, len(first), mode) == (True, 32, 0o600)
@@ -84,7 +84,7 @@ def test_servers_that_start_at_once_have_one_key(tmp_path: Path) -> None:
     for round_number in range(50):
         path = tmp_path / str(round_number)
         with ThreadPoolExecutor(8) as threads:
-            keys = set(threads.map(kept_key, [path] * 8))
+            keys = set(threads.map(load_or_create_key, [path] * 8))
 
         assert (keys, list(tmp_path.glob(".*"))) == ({path.read_bytes()}, [])
 
@@ -93,7 +93,7 @@ def test_a_damaged_key_is_refused(tmp_path: Path) -> None:
     (tmp_path / "key").write_bytes(b"short")
 
     with pytest.raises(UsageError) as caught:
-        kept_key(tmp_path / "key")
+        load_or_create_key(tmp_path / "key")
 
     assert str(caught.value) == "the key file 'key' is damaged; remove it, and open executions end"
 

@@ -1,1 +1,1 @@
-"""The console: a page that shows every program live, takes decisions, and runs programs again."""
+"""Console: a page that shows every program live, takes decisions, and runs programs again."""

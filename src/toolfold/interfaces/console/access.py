@@ -1,4 +1,4 @@
-"""Who looks at a console, and what they may do: a one-time token that becomes a cookie, or an API key.
+"""Access to the console: a one-time token that becomes a cookie, or an API key; headers for browsers.
 
 Nothing is kept on the server: a cookie is signed, so that it outlives a restart of the process that gave it.
 """
@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from toolfold.interfaces.http.access.auth import Auth, Caller
+from toolfold.interfaces.http.access.auth import Authenticator, Caller
 from toolfold.interfaces.http.body import admit
 from toolfold.interfaces.http.render import Refusal
 from toolfold.interfaces.http.settings import ALL_ROLES, Role
 from toolfold.interfaces.library import BridgedRuntime
-from toolfold.interfaces.server.signals import is_from_here
+from toolfold.interfaces.server.signals import is_local_request
 from toolfold.ledger.base import ExecutionHistory
 from toolfold.runtime import Runtime
 
@@ -84,7 +84,7 @@ class Access:
         may_act: Whether those who come with the one-time token may do more than look.
     """
 
-    def __init__(self, key: bytes, *, auth: Auth | None = None, may_act: bool = True) -> None:
+    def __init__(self, key: bytes, *, auth: Authenticator | None = None, may_act: bool = True) -> None:
         self._key = key
         self._auth = auth
         self._may_act = may_act
@@ -102,10 +102,12 @@ class Access:
         Raises:
             Refusal: 403.
         """
-        known = next((one for one in self._tokens if hmac.compare_digest(one.encode(), token.encode())), None)
-        if known is None:
+        match = next(
+            (candidate for candidate in self._tokens if hmac.compare_digest(candidate.encode(), token.encode())), None
+        )
+        if match is None:
             raise Refusal(403, "this link was used already, or is of another console; start it again for a new one")
-        self._tokens.discard(known)
+        self._tokens.discard(match)
         return self._cookie(Viewer(roles=ALL_ROLES if self._may_act else _LOOKING))
 
     async def admit_key(self, request: Request, key: str) -> str:
@@ -126,8 +128,8 @@ class Access:
         Raises:
             Refusal: 401, 413 or 429.
         """
-        shown = request.cookies.get(COOKIE, "")
-        viewer = self._read(shown) if shown else None
+        cookie = request.cookies.get(COOKIE, "")
+        viewer = self._read(cookie) if cookie else None
         if viewer is None and self._auth is not None and _has_key(request):
             caller = await self._auth.caller(request.headers)
             viewer = Viewer(tenant=caller.tenant, roles=caller.roles)
@@ -169,7 +171,7 @@ class Access:
         return _text(hmac.digest(self._key, b"console/" + payload.encode(), "sha256"))
 
 
-def seen_by(viewer: Viewer, history: ExecutionHistory | None, execution_id: str) -> ExecutionHistory:
+def require_visible(viewer: Viewer, history: ExecutionHistory | None, execution_id: str) -> ExecutionHistory:
     """The record of an execution, if the viewer may see it.
 
     Raises:
@@ -180,7 +182,7 @@ def seen_by(viewer: Viewer, history: ExecutionHistory | None, execution_id: str)
     return history
 
 
-def hidden_from(runtime: Runtime, viewer: Viewer) -> frozenset[str]:
+def hidden_tools(runtime: Runtime, viewer: Viewer) -> frozenset[str]:
     """Tools that a viewer's own programs do not know of."""
     if viewer.tenant is None or not isinstance(runtime, BridgedRuntime):
         return frozenset()
@@ -206,8 +208,8 @@ class Guard:
 
         async def guarded(message: Message) -> None:
             if message["type"] == "http.response.start":
-                kept = [pair for pair in message.get("headers", ()) if pair[0] not in dict(_HEADERS)]
-                message = {**message, "headers": [*kept, *_HEADERS]}
+                app_headers = [pair for pair in message.get("headers", ()) if pair[0] not in dict(_HEADERS)]
+                message = {**message, "headers": [*app_headers, *_HEADERS]}
             await send(message)
 
         fault = _fault(scope, only_here=self._only_here)
@@ -222,17 +224,17 @@ class Guard:
 
 def _fault(scope: Scope, *, only_here: bool) -> str:
     headers = scope["headers"]
-    if only_here and not is_from_here(headers):
+    if only_here and not is_local_request(headers):
         return "only this machine is served: open the console as http://127.0.0.1"
     if scope["method"] in _SAFE:
         return ""
-    given = {
+    values = {
         name: value.decode("latin-1") for name, value in headers if name in (b"host", b"origin", b"sec-fetch-site")
     }
-    origin = given.get(b"origin")
-    if origin is not None and origin.partition("://")[2] != given.get(b"host"):
+    origin = values.get(b"origin")
+    if origin is not None and origin.partition("://")[2] != values.get(b"host"):
         return "requests from pages of another origin are refused"
-    if given.get(b"sec-fetch-site", "same-origin") not in ("same-origin", "none"):
+    if values.get(b"sec-fetch-site", "same-origin") not in ("same-origin", "none"):
         return "requests from pages of another origin are refused"
     return ""
 

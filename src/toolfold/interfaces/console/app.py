@@ -1,4 +1,4 @@
-"""The console as an app: its page, and the API that the page reads and nothing else does more than."""
+"""Console app: its page, its API routes, and the actions that they offer."""
 
 from __future__ import annotations
 
@@ -20,12 +20,20 @@ from toolfold.config.model import Config
 from toolfold.errors import ToolfoldError, UsageError
 from toolfold.execution.background import BackgroundExecution
 from toolfold.interfaces.console import json_shapes
-from toolfold.interfaces.console.access import COOKIE, COOKIE_SECONDS, Access, Guard, Viewer, hidden_from, seen_by
-from toolfold.interfaces.console.live import Streams, Watch
-from toolfold.interfaces.console.queries import Reading
+from toolfold.interfaces.console.access import (
+    COOKIE,
+    COOKIE_SECONDS,
+    Access,
+    Guard,
+    Viewer,
+    hidden_tools,
+    require_visible,
+)
+from toolfold.interfaces.console.live import EventStreams, LedgerWatcher
+from toolfold.interfaces.console.queries import QueryRoutes
 from toolfold.interfaces.http.access.rate_limits import Gate
-from toolfold.interfaces.http.access.tokens import kept_key
-from toolfold.interfaces.http.body import Intakes, client_left
+from toolfold.interfaces.http.access.tokens import load_or_create_key
+from toolfold.interfaces.http.body import Intakes, wait_for_hangup
 from toolfold.interfaces.http.render import Refusal, to_http
 from toolfold.interfaces.http.responses import json_response
 from toolfold.interfaces.http.settings import Settings
@@ -95,14 +103,14 @@ def _describe(app: FastAPI, console: FastAPI, prefix: str) -> None:
     of_door = app.openapi
 
     def openapi() -> dict[str, Any]:
-        found = of_door()
-        if f"{prefix}/api/executions" not in found["paths"]:
+        document = of_door()
+        if f"{prefix}/api/executions" not in document["paths"]:
             own = console.openapi()
-            found["paths"] |= {f"{prefix}{path}": item for path, item in own["paths"].items()}
-            for kind, named in own.get("components", {}).items():
-                known = found.setdefault("components", {}).setdefault(kind, {})
-                known |= {name: shape for name, shape in named.items() if name not in known}
-        return found
+            document["paths"] |= {f"{prefix}{path}": item for path, item in own["paths"].items()}
+            for kind, components in own.get("components", {}).items():
+                existing = document.setdefault("components", {}).setdefault(kind, {})
+                existing |= {name: shape for name, shape in components.items() if name not in existing}
+        return document
 
     # As FastAPI documents it: the method is an attribute of the app.
     app.openapi = openapi  # type: ignore[method-assign]
@@ -114,7 +122,7 @@ def _key(config: Config, ledger: Ledger) -> bytes:
         return config.http.token_key.get_secret_value().encode()
     if is_shared(ledger):
         return ledger.shared_secret("console")
-    return kept_key(default_path().parent / "console.key")
+    return load_or_create_key(default_path().parent / "console.key")
 
 
 # ----------------------------------------------------------------------------------------------------
@@ -153,7 +161,7 @@ class _Arguments(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class Actions:
     """The routes that change something: each needs the right to act."""
 
-    def __init__(self, ledger: Ledger, watch: Watch, runtime: Runtime, access: Access, gate: Gate) -> None:
+    def __init__(self, ledger: Ledger, watch: LedgerWatcher, runtime: Runtime, access: Access, gate: Gate) -> None:
         self._ledger = ledger
         self._watch = watch
         self._runtime = runtime
@@ -169,17 +177,17 @@ class Actions:
         counts: `results` says of each whether it was this one.
         """
         viewer = await self._access.actor(request, "approve")
-        asked = await _read(request, _Choices)
-        if not 0 < len(asked.decisions) <= 1000:
+        body = await _read(request, _Choices)
+        if not 0 < len(body.decisions) <= 1000:
             raise Refusal(400, "give 1 to 1,000 decisions")
-        return json_response(200, {"results": [await self._decided(viewer, one) for one in asked.decisions]})
+        return json_response(200, {"results": [await self._apply_choice(viewer, choice) for choice in body.decisions]})
 
-    async def _decided(self, viewer: Viewer, choice: Choice) -> dict[str, Any]:
+    async def _apply_choice(self, viewer: Viewer, choice: Choice) -> dict[str, Any]:
         place = {"execution_id": choice.execution_id, "call_id": choice.call_id}
         live = self._watch.live.get(choice.execution_id)
         if live is None or viewer.tenant not in (None, live.start_record.tenant):
             return {**place, "counts": False, "why": "it has ended, or never waited"}
-        question = live.asked.get(choice.call_id)
+        question = live.questions.get(choice.call_id)
         if question is None:
             return {**place, "counts": False, "why": "it does not wait any more"}
         if choice.epoch != live.epoch:
@@ -206,7 +214,7 @@ class Actions:
     async def cancel(self, request: Request, execution_id: str) -> Response:
         """End an execution: at once if it runs here, elsewhere at its next word to the ledger."""
         viewer = await self._access.actor(request, "run")
-        history = seen_by(viewer, await self._ledger.load(execution_id), execution_id)
+        history = require_visible(viewer, await self._ledger.load(execution_id), execution_id)
         if history.state == "ended":
             raise Refusal(409, f"execution {execution_id!r} has ended")
         if execution_id in self._runtime.executions:
@@ -219,7 +227,7 @@ class Actions:
         """What the static check says of a program, `{"text": ...}`; it is not run."""
         viewer = await self._access.actor(request, "run")
         text = (await _read(request, _Text)).text
-        hidden = hidden_from(self._runtime, viewer)
+        hidden = hidden_tools(self._runtime, viewer)
         problem = await self._runtime.check(text, hidden=hidden, tenant=viewer.tenant or "")
         return json_response(200, {"problem": json_shapes.of_problem(problem)})
 
@@ -229,20 +237,20 @@ class Actions:
         It counts as a program of the same tenant: 429 where that may not start another.
         """
         viewer = await self._access.actor(request, "run")
-        history = seen_by(viewer, await self._ledger.load(execution_id), execution_id)
+        history = require_visible(viewer, await self._ledger.load(execution_id), execution_id)
         text = (await _read(request, _Text)).text
-        known = {spec.name for spec in self._runtime.tools}
-        missing = sorted({record.name for record in _calls(history)} - known)
+        tool_names = {spec.name for spec in self._runtime.tools}
+        missing = sorted({record.name for record in _calls(history)} - tool_names)
         if missing:
             names = ", ".join(map(repr, missing[:5]))
             raise Refusal(409, f"this console does not have the tools {names}; start it with the program's own config")
-        begun = history.start_record
-        self._gate.start(begun.tenant)
+        start = history.start_record
+        self._gate.start(start.tenant)
         async with AsyncExitStack() as stack:
-            await stack.enter_async_context(self._gate.turn(begun.tenant, partial(client_left, request)))
+            await stack.enter_async_context(self._gate.turn(start.tenant, partial(wait_for_hangup, request)))
             started = await self._runtime.start(
-                text, background=True, files=begun.files, limits=begun.limits, rerun_of=execution_id, repeat=(),
-                tenant=begun.tenant,
+                text, background=True, files=start.files, limits=start.limits, rerun_of=execution_id, repeat=(),
+                tenant=start.tenant,
             )  # fmt: skip
             task = asyncio.create_task(_until_over(started, stack.pop_all()))
             self._reruns.add(task)
@@ -258,14 +266,17 @@ class Actions:
         if viewer.tenant is not None:
             # A direct call is nobody's: no rule on who may call what would hold it.
             raise Refusal(403, "only the operator of this console tries tools; call it in a program")
-        asked = await _read(request, _Arguments)
+        body = await _read(request, _Arguments)
         try:
             async with asyncio.timeout(_TRIED_SECONDS):
-                reply = await self._runtime.call(name, asked.arguments)
+                reply = await self._runtime.call(name, body.arguments)
         except TimeoutError as error:
             raise Refusal(504, f"{name!r} did not answer within {_TRIED_SECONDS:g} s") from error
-        shown = {"error": reply.error, "reply": None if reply.error is not None else json_shapes.folded(reply.value)}
-        return json_response(200, shown)
+        result = {
+            "error": reply.error,
+            "reply": None if reply.error is not None else json_shapes.fold_value(reply.value),
+        }
+        return json_response(200, result)
 
 
 async def _until_over(started: BackgroundExecution, turn: AsyncExitStack) -> None:
@@ -299,7 +310,7 @@ _TYPES: Final = {
     ".html": "text/html; charset=utf-8", ".js": "text/javascript; charset=utf-8", ".css": "text/css; charset=utf-8",
     ".svg": "image/svg+xml",
 }  # fmt: skip
-_ALONE: Final = Settings(max_connections=200, max_body_bytes=MOST_BODY_BYTES, running=32)
+_STANDALONE: Final = Settings(max_connections=200, max_body_bytes=MOST_BODY_BYTES, running=32)
 """One person's console: reruns that wait for this person do not hold up others of theirs."""
 _READ: Final = "looking"
 _ACT: Final = "acting"
@@ -321,8 +332,8 @@ def create_console(
             does so itself, and has a gate of its own.
     """
     is_owner = gate is None
-    watch = Watch(ledger)
-    gate = gate or Gate(_ALONE)
+    watch = LedgerWatcher(ledger)
+    gate = gate or Gate(_STANDALONE)
 
     @asynccontextmanager
     async def life(_: FastAPI) -> AsyncIterator[None]:
@@ -344,27 +355,27 @@ def create_console(
         redoc_url=None,
         redirect_slashes=False,
     )
-    reading = Reading(ledger, watch, runtime, access, is_hidden=hide_arguments)
+    queries = QueryRoutes(ledger, watch, runtime, access, is_hidden=hide_arguments)
     actions = Actions(ledger, watch, runtime, access, gate)
-    streams = Streams(ledger, watch, access, is_hidden=hide_arguments)
-    _add_api(app, reading, actions, streams)
+    streams = EventStreams(ledger, watch, access, is_hidden=hide_arguments)
+    _add_api(app, queries, actions, streams)
     _Pages(access).add(app)
     if is_owner:
-        app.add_middleware(Intakes, gate=gate, settings=_ALONE)
+        app.add_middleware(Intakes, gate=gate, settings=_STANDALONE)
     app.add_middleware(Guard, only_here=only_here)
     app.add_exception_handler(Refusal, _refuse)
     app.add_exception_handler(ToolfoldError, _refuse)
     app.add_exception_handler(HTTPException, _refuse)
     app.state.watch = watch
     # For `interfaces.http.setup`, which every door that listens uses.
-    app.state.max_connections = _ALONE.max_connections
+    app.state.max_connections = _STANDALONE.max_connections
     app.state.replicas = None
-    app.state.drain = _nothing
+    app.state.drain = _no_drain
     app.state.suspend = lambda: None
     return app
 
 
-def _add_api(app: FastAPI, reading: Reading, actions: Actions, streams: Streams) -> None:
+def _add_api(app: FastAPI, queries: QueryRoutes, actions: Actions, streams: EventStreams) -> None:
     def add(method: str, path: str, endpoint: Callable[..., Coroutine[Any, Any, Response]], tag: str = _READ) -> None:
         words = (endpoint.__doc__ or "").strip()
         app.add_api_route(
@@ -372,16 +383,16 @@ def _add_api(app: FastAPI, reading: Reading, actions: Actions, streams: Streams)
             summary=words.partition("\n")[0], description=words,
         )  # fmt: skip
 
-    add("GET", "/executions", reading.executions)
-    add("GET", "/executions/{execution_id}", reading.execution)
+    add("GET", "/executions", queries.executions)
+    add("GET", "/executions/{execution_id}", queries.execution)
     add("GET", "/executions/{execution_id}/events", streams.of_execution)
-    add("GET", "/executions/{execution_id}/calls/{call_id}", reading.call)
-    add("GET", "/executions/{execution_id}/files/{name:path}", reading.file)
+    add("GET", "/executions/{execution_id}/calls/{call_id}", queries.call)
+    add("GET", "/executions/{execution_id}/files/{name:path}", queries.file)
     add("GET", "/events", streams.of_all)
-    add("GET", "/approvals", reading.approvals)
-    add("GET", "/overview", reading.overview)
-    add("GET", "/savings", reading.savings)
-    add("GET", "/tools", reading.tools)
+    add("GET", "/approvals", queries.approvals)
+    add("GET", "/overview", queries.overview)
+    add("GET", "/savings", queries.savings)
+    add("GET", "/tools", queries.tools)
     add("POST", "/approvals", actions.decide, _ACT)
     add("POST", "/executions/{execution_id}/cancel", actions.cancel, _ACT)
     add("POST", "/executions/{execution_id}/rerun", actions.rerun, _ACT)
@@ -416,12 +427,12 @@ class _Pages:
         return answer
 
     async def page(self) -> Response:
-        return self._sent("index.html")
+        return self._static_response("index.html")
 
     async def file(self, name: str) -> Response:
-        return self._sent(name)
+        return self._static_response(name)
 
-    def _sent(self, name: str) -> Response:
+    def _static_response(self, name: str) -> Response:
         body = self._files.get(name)
         if body is None:
             raise Refusal(404, "there is no such file")
@@ -450,5 +461,5 @@ async def _refuse(_: Request, error: Exception) -> Response:
     return json_response(refusal.status, {"error": refusal.text}, {"Retry-After": str(retry)} if retry else None)
 
 
-async def _nothing() -> None:
+async def _no_drain() -> None:
     """There is nothing to wait for: programs that run here are on record."""

@@ -1,4 +1,4 @@
-"""What is on record of an execution, as the JSON that the console's API gives. Pure.
+"""JSON of the console's API: executions, events, calls, questions and tools from the ledger. Pure.
 
 Text of programs and tools stays text: nothing here is markup, and whoever shows it must not make it that.
 """
@@ -58,7 +58,7 @@ def _event(entry: Entry, *, hidden: bool) -> dict[str, Json] | None:
             call = entry.call
             return {"type": "called", "id": call.id, "tool": call.tool, "line": call.line, "at": round(entry.at, 6)}
         case ReplyEntry():
-            return _replied(entry.record, hidden=hidden)
+            return _reply_event(entry.record, hidden=hidden)
         case DecisionEntry():
             return {
                 "type": "decided", "id": entry.call_id, "approved": entry.approved, "reason": entry.reason,
@@ -86,7 +86,7 @@ def _event(entry: Entry, *, hidden: bool) -> dict[str, Json] | None:
     return None
 
 
-def _replied(record: CallRecord, *, hidden: bool) -> dict[str, Json]:
+def _reply_event(record: CallRecord, *, hidden: bool) -> dict[str, Json]:
     error = None if record.error is None else _HIDDEN if hidden else record.error[:_ERROR_CHARACTERS]
     return {
         "type": "replied", "id": record.id, "tool": record.name, "line": record.line,
@@ -101,33 +101,33 @@ def of_lost(history: ExecutionHistory, *, hidden: bool) -> list[dict[str, Json]]
     """Calls that only the outcome knows: there was more than the ledger keeps of one execution."""
     if not history.is_full or history.outcome is None:
         return []
-    kept = {entry.record.id for entry in history.entries if isinstance(entry, ReplyEntry)}
-    return [_replied(record, hidden=hidden) for record in history.outcome.calls if record.id not in kept]
+    recorded_ids = {entry.record.id for entry in history.entries if isinstance(entry, ReplyEntry)}
+    return [_reply_event(record, hidden=hidden) for record in history.outcome.calls if record.id not in recorded_ids]
 
 
 def of_history(history: ExecutionHistory, *, hidden: bool) -> dict[str, Json]:
     """An execution but for its events."""
-    begun = history.start_record
-    program = begun.program.sent_text
+    start_record = history.start_record
+    program = start_record.program.sent_text
     return {
-        "execution_id": begun.execution_id,
+        "execution_id": start_record.execution_id,
         "state": history.state,
         "epoch": history.epoch,
-        "began_at": begun.began_at,
-        "door": begun.door,
-        "engine": begun.engine,
-        "isolation": begun.isolation,
-        "session": begun.session,
-        "tenant": begun.tenant,
-        "rerun_of": begun.rerun_of,
-        "is_direct": begun.is_direct,
+        "began_at": start_record.began_at,
+        "door": start_record.door,
+        "engine": start_record.engine,
+        "isolation": start_record.isolation,
+        "session": start_record.session,
+        "tenant": start_record.tenant,
+        "rerun_of": start_record.rerun_of,
+        "is_direct": start_record.is_direct,
         "is_whole": history.is_whole,
-        "program": _without_arguments(program) if hidden and begun.is_direct else program,
-        "tools": [spec.name for spec in begun.tools],
-        "files": [{"name": file.name, "mime": file.mime, "size": file.size} for file in begun.files],
+        "program": _without_arguments(program) if hidden and start_record.is_direct else program,
+        "tools": [spec.name for spec in start_record.tools],
+        "files": [{"name": file.name, "mime": file.mime, "size": file.size} for file in start_record.files],
         "limits": {
-            "wall_seconds": begun.limits.wall_seconds, "calls": begun.limits.calls,
-            "memory_bytes": begun.limits.memory_bytes, "output_bytes": begun.limits.output_bytes,
+            "wall_seconds": start_record.limits.wall_seconds, "calls": start_record.limits.calls,
+            "memory_bytes": start_record.limits.memory_bytes, "output_bytes": start_record.limits.output_bytes,
         },
         "outcome": None if history.outcome is None else of_outcome(history.outcome, hidden=hidden),
     }  # fmt: skip
@@ -138,7 +138,7 @@ def of_outcome(outcome: Outcome, *, hidden: bool) -> dict[str, Json]:
     return {
         "status": outcome.status,
         "seconds": outcome.seconds,
-        "value": None if hidden or outcome.value is None else folded(outcome.value),
+        "value": None if hidden or outcome.value is None else fold_value(outcome.value),
         "stdout": outcome.stdout[:_TEXT_CHARACTERS],
         # Ends with the traceback of what was raised.
         "stderr": _HIDDEN if hidden and outcome.stderr else outcome.stderr[:_TEXT_CHARACTERS],
@@ -160,54 +160,60 @@ def of_problem(problem: Problem | None, *, hidden: bool = False) -> dict[str, Js
 
 def of_call(history: ExecutionHistory, call_id: int, *, hidden: bool) -> dict[str, Json] | None:
     """One call with its arguments and its reply; `None` if there is none."""
-    made = next((one.call for one in history.entries if isinstance(one, CallEntry) and one.call.id == call_id), None)
-    given = next((one for one in history.entries if isinstance(one, ReplyEntry) and one.record.id == call_id), None)
-    if given is not None:
-        event = _event(given, hidden=hidden)
-        arguments: Mapping[str, Value] = given.record.arguments
+    call = next(
+        (entry.call for entry in history.entries if isinstance(entry, CallEntry) and entry.call.id == call_id), None
+    )
+    reply_entry = next(
+        (entry for entry in history.entries if isinstance(entry, ReplyEntry) and entry.record.id == call_id), None
+    )
+    if reply_entry is not None:
+        event = _event(reply_entry, hidden=hidden)
+        arguments: Mapping[str, Value] = reply_entry.record.arguments
         assert event is not None
-        found = {**event, "reply": None if given.reply.error is not None else given.reply.value}
-    elif made is not None:
-        arguments = made.arguments
-        found = {"type": "called", "id": made.id, "tool": made.tool, "line": made.line}
-    elif (asked := next((one for one in history.entries if _is_question(one, call_id)), None)) is not None:
-        assert isinstance(asked, Moment)
-        arguments = asked.facts.get("arguments", {})
-        found = _event(asked, hidden=hidden) or {}
-    elif (lost := next((one for one in of_lost(history, hidden=hidden) if one["id"] == call_id), None)) is not None:
-        arguments, found = {}, {**lost, "lost": True}
+        body = {**event, "reply": None if reply_entry.reply.error is not None else reply_entry.reply.value}
+    elif call is not None:
+        arguments = call.arguments
+        body = {"type": "called", "id": call.id, "tool": call.tool, "line": call.line}
+    elif (question := next((entry for entry in history.entries if _is_question(entry, call_id)), None)) is not None:
+        assert isinstance(question, Moment)
+        arguments = question.facts.get("arguments", {})
+        body = _event(question, hidden=hidden) or {}
+    elif (
+        lost_call := next((entry for entry in of_lost(history, hidden=hidden) if entry["id"] == call_id), None)
+    ) is not None:
+        arguments, body = {}, {**lost_call, "lost": True}
     else:
         return None
     if hidden:
-        return {**found, "reply": None, "arguments": None, "hidden": True}
-    used = given.record.used_arguments if given is not None else None
+        return {**body, "reply": None, "arguments": None, "hidden": True}
+    used = reply_entry.record.used_arguments if reply_entry is not None else None
     return {
-        **found,
-        "arguments": folded(dict(arguments)),
-        "used_arguments": None if used is None else folded(dict(used)),
-        "reply": folded(found["reply"]) if "reply" in found else None,
+        **body,
+        "arguments": fold_value(dict(arguments)),
+        "used_arguments": None if used is None else fold_value(dict(used)),
+        "reply": fold_value(body["reply"]) if "reply" in body else None,
     }
 
 
-def of_question(asked: Moment, *, hidden: bool) -> dict[str, Json]:
+def of_question(question: Moment, *, hidden: bool) -> dict[str, Json]:
     """A call that waits for a person."""
-    arguments = asked.facts.get("arguments", {})
+    arguments = question.facts.get("arguments", {})
     return {
-        "call_id": asked.call_id,
-        "tool": asked.facts.get("tool", ""),
-        "line": asked.facts.get("line", 0),
-        "at": asked.at,
-        "arguments": None if hidden else folded(arguments),
+        "call_id": question.call_id,
+        "tool": question.facts.get("tool", ""),
+        "line": question.facts.get("line", 0),
+        "at": question.at,
+        "arguments": None if hidden else fold_value(arguments),
         "digest": arguments_digest(arguments),
     }
 
 
-def folded(value: Value) -> dict[str, Json]:
+def fold_value(value: Value) -> dict[str, Json]:
     """A value as JSON; of a large one the beginning as text, and its size."""
-    shown = value_as_json(value)
-    body = _encode(shown)
+    json_value = value_as_json(value)
+    body = _encode(json_value)
     if len(body) <= _FOLDED_BYTES:
-        return {"json": shown, "bytes": len(body)}
+        return {"json": json_value, "bytes": len(body)}
     return {"head": body[: _HEAD_CHARACTERS * 2].decode(errors="ignore")[:_HEAD_CHARACTERS], "bytes": len(body)}
 
 

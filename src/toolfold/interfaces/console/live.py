@@ -1,4 +1,4 @@
-"""What happens now, in every process that shares the ledger: one follower for all who look.
+"""Live executions in all processes that share the ledger, and the event streams that report them.
 
 It knows the executions that have not ended, and what waits for a person; the ledger knows the rest.
 """
@@ -20,7 +20,7 @@ from fastapi.responses import StreamingResponse
 
 from toolfold.errors import ToolfoldError
 from toolfold.interfaces.console import json_shapes
-from toolfold.interfaces.console.access import Access, Viewer, seen_by
+from toolfold.interfaces.console.access import Access, Viewer, require_visible
 from toolfold.interfaces.http.body import admit_follower
 from toolfold.ledger.base import (
     CallEntry,
@@ -45,7 +45,7 @@ _CUT_OFF_SECONDS: Final = 3600.0
 
 
 @dataclass(slots=True)
-class Live:
+class LiveExecution:
     """An execution that has not ended."""
 
     start_record: StartRecord
@@ -58,7 +58,7 @@ class Live:
     """Calls without a reply, and when they were made."""
     bars: list[tuple[float, float, int]] = field(default_factory=list)
     """Start, seconds, and 1 for a failure, of the last calls."""
-    asked: dict[int, Moment] = field(default_factory=dict)
+    questions: dict[int, Moment] = field(default_factory=dict)
 
     def take(self, story: Story) -> None:
         """What was written since the last one."""
@@ -71,35 +71,35 @@ class Live:
                 case ReplyEntry():
                     record = entry.record
                     self.open.pop(record.id, None)
-                    self.asked.pop(record.id, None)
+                    self.questions.pop(record.id, None)
                     self.failed += record.error is not None
                     self.bars.append((record.started_seconds, record.seconds, int(record.error is not None)))
                 case DecisionEntry():
-                    self.asked.pop(entry.call_id, None)
+                    self.questions.pop(entry.call_id, None)
                 case Moment(kind="asked"):
                     self.calls = max(self.calls, entry.call_id)
-                    self.asked[entry.call_id] = entry
+                    self.questions[entry.call_id] = entry
         del self.bars[:-_MOST_BARS]
 
     def row(self) -> dict[str, Any]:
         """As a row of the list, with what only a live one has."""
-        begun = self.start_record
+        start = self.start_record
         return {
-            "execution_id": begun.execution_id, "state": self.state, "status": "", "began_at": begun.began_at,
-            "seconds": time.time() - begun.began_at, "calls": self.calls,
-            "first_line": first_line(begun.program.sent_text),
-            "session": begun.session, "tenant": begun.tenant, "door": begun.door, "failed": self.failed,
+            "execution_id": start.execution_id, "state": self.state, "status": "", "began_at": start.began_at,
+            "seconds": time.time() - start.began_at, "calls": self.calls,
+            "first_line": first_line(start.program.sent_text),
+            "session": start.session, "tenant": start.tenant, "door": start.door, "failed": self.failed,
             "saved_bytes": 0, "lanes": [], "bars": self.bars, "open": sorted(self.open.values()),
-            "asking": sorted(asked.at for asked in self.asked.values()), "waiting": len(self.asked),
+            "asking": sorted(question.at for question in self.questions.values()), "waiting": len(self.questions),
         }  # fmt: skip
 
 
-class Watch:
+class LedgerWatcher:
     """Follows a ledger while somebody looks, and tells them what changed."""
 
     def __init__(self, ledger: Ledger) -> None:
         self._ledger = ledger
-        self.live: dict[str, Live] = {}
+        self.live: dict[str, LiveExecution] = {}
         self._readers: dict[asyncio.Queue[str], str] = {}
         """Those who are told, and of which execution; empty: of all."""
         self._task: asyncio.Task[None] | None = None
@@ -136,22 +136,22 @@ class Watch:
         finally:
             del self._readers[queue]
 
-    def waiting(self, tenant: str | None) -> Iterator[tuple[Live, Moment]]:
+    def waiting(self, tenant: str | None) -> Iterator[tuple[LiveExecution, Moment]]:
         """Calls that wait for a person, the oldest first."""
-        found = [
-            (live, asked)
+        pairs = [
+            (live, question)
             for live in self.live.values()
             if tenant is None or live.start_record.tenant == tenant
-            for asked in live.asked.values()
+            for question in live.questions.values()
         ]
-        return iter(sorted(found, key=lambda pair: pair[0].start_record.began_at + pair[1].at))
+        return iter(sorted(pairs, key=lambda pair: pair[0].start_record.began_at + pair[1].at))
 
     async def _work(self) -> None:
         cursor: str | None = None
         while True:
             try:
-                async for seen in self._follow(cursor):
-                    cursor = seen
+                async for next_cursor in self._follow(cursor):
+                    cursor = next_cursor
                 return
             except ToolfoldError as error:
                 _log.warning("the console waits for its ledger: %s", error)
@@ -163,15 +163,15 @@ class Watch:
         coming = asyncio.ensure_future(anext(changes))
         try:
             while True:
-                fresh = {self._heard(await coming)}
+                fresh = {self._notify_readers(await coming)}
                 cursor = coming.result().cursor
                 coming = asyncio.ensure_future(anext(changes))
                 deadline = time.monotonic() + _GATHER_SECONDS
-                while (left := deadline - time.monotonic()) > 0:
-                    done, _ = await asyncio.wait([coming], timeout=left)
+                while (remaining_seconds := deadline - time.monotonic()) > 0:
+                    done, _ = await asyncio.wait([coming], timeout=remaining_seconds)
                     if not done:
                         break
-                    fresh.add(self._heard(coming.result()))
+                    fresh.add(self._notify_readers(coming.result()))
                     cursor = coming.result().cursor
                     coming = asyncio.ensure_future(anext(changes))
                 if "" in fresh:
@@ -187,7 +187,7 @@ class Watch:
                 await coming
             await changes.aclose()
 
-    def _heard(self, change: LedgerChange) -> str:
+    def _notify_readers(self, change: LedgerChange) -> str:
         for queue, of in self._readers.items():
             if of == change.execution_id and queue.empty():
                 queue.put_nowait(of)
@@ -201,7 +201,7 @@ class Watch:
         for execution_id, live in tuple(self.live.items()):
             # One whose process was killed stays open on record; it is not shown as if it ran.
             if (
-                not live.asked
+                not live.questions
                 and time.time() - live.start_record.began_at > _CUT_OFF_SECONDS + live.start_record.limits.wall_seconds
             ):
                 del self.live[execution_id]
@@ -214,7 +214,7 @@ class Watch:
             history = await self._ledger.load(execution_id)
             if history is None:
                 return
-            live = Live(history.start_record)
+            live = LiveExecution(history.start_record)
             if history.state != "ended":
                 self.live[execution_id] = live
         story = await self._ledger.story(execution_id, after=live.place)
@@ -241,10 +241,10 @@ _HEADERS: Final = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
 _encode: Final = msgspec.json.Encoder().encode
 
 
-class Streams:
+class EventStreams:
     """The routes that do not end."""
 
-    def __init__(self, ledger: Ledger, watch: Watch, access: Access, *, is_hidden: bool) -> None:
+    def __init__(self, ledger: Ledger, watch: LedgerWatcher, access: Access, *, is_hidden: bool) -> None:
         self._ledger = ledger
         self._watch = watch
         self._access = access
@@ -258,17 +258,21 @@ class Streams:
         Each message has events and the state; the last one has the outcome, and the stream ends.
         """
         viewer = await self._access.viewer(request)
-        seen_by(viewer, await self._ledger.load(execution_id), execution_id)
+        require_visible(viewer, await self._ledger.load(execution_id), execution_id)
         admit_follower(request)
-        shown = request.headers.get("last-event-id", "")
-        place = int(shown) if shown.isascii() and shown.isdigit() and len(shown) < 10 else after
-        return _streamed(self._events(execution_id, place))
+        last_event_id = request.headers.get("last-event-id", "")
+        place = (
+            int(last_event_id)
+            if last_event_id.isascii() and last_event_id.isdigit() and len(last_event_id) < 10
+            else after
+        )
+        return _stream_response(self._events(execution_id, place))
 
     async def of_all(self, request: Request) -> Response:
         """A message for each execution about which something was written, with its row; no body: read all anew."""
         viewer = await self._access.viewer(request)
         admit_follower(request)
-        return _streamed(self._rows(viewer))
+        return _stream_response(self._rows(viewer))
 
     async def _events(self, execution_id: str, place: int) -> AsyncIterator[bytes]:
         async with self._watch.changes(execution_id) as changes:
@@ -288,7 +292,7 @@ class Streams:
                     yield _message(body, id=str(place))
                 if story.state == "ended":
                     return
-                async for beat in _until(changes):
+                async for beat in _wait_with_heartbeats(changes):
                     yield beat
                 await asyncio.sleep(_STREAM_GATHER_SECONDS)
                 while not changes.empty():
@@ -308,7 +312,11 @@ class Streams:
                 except TimeoutError:
                     yield b": still here\n\n"
                     continue
-                rows = [row for row in [await self._row(one, viewer) for one in fresh if one] if row is not None]
+                rows = [
+                    row
+                    for row in [await self._row(execution_id, viewer) for execution_id in fresh if execution_id]
+                    if row is not None
+                ]
                 yield _message({"rows": rows, "all": "" in fresh, **self._figures(viewer)})
 
     async def _row(self, execution_id: str, viewer: Viewer) -> dict[str, Any] | None:
@@ -316,20 +324,24 @@ class Streams:
         if live is not None:
             row = live.row() if viewer.tenant in (None, live.start_record.tenant) else None
         else:
-            found = await self._ledger.search(ExecutionFilter(tenant=viewer.tenant, id=execution_id), limit=1)
-            row = json_shapes.of_summary(found[0]) if found else None
+            summaries = await self._ledger.search(ExecutionFilter(tenant=viewer.tenant, id=execution_id), limit=1)
+            row = json_shapes.of_summary(summaries[0]) if summaries else None
         return None if row is None else json_shapes.without_arguments(row, hidden=self._is_hidden)
 
     def _figures(self, viewer: Viewer) -> dict[str, Any]:
-        live = [one for one in self._watch.live.values() if viewer.tenant in (None, one.start_record.tenant)]
+        live = [
+            execution
+            for execution in self._watch.live.values()
+            if viewer.tenant in (None, execution.start_record.tenant)
+        ]
         return {
-            "running": sum(one.state == "running" for one in live),
-            "paused": sum(one.state == "paused" for one in live),
-            "waiting": sum(len(one.asked) for one in live),
+            "running": sum(execution.state == "running" for execution in live),
+            "paused": sum(execution.state == "paused" for execution in live),
+            "waiting": sum(len(execution.questions) for execution in live),
         }
 
 
-async def _until(changes: asyncio.Queue[str]) -> AsyncIterator[bytes]:
+async def _wait_with_heartbeats(changes: asyncio.Queue[str]) -> AsyncIterator[bytes]:
     """Wait for news of one execution, with a sign of life now and then."""
     while True:
         try:
@@ -340,7 +352,7 @@ async def _until(changes: asyncio.Queue[str]) -> AsyncIterator[bytes]:
             yield b": still here\n\n"
 
 
-def _streamed(messages: AsyncIterator[bytes]) -> Response:
+def _stream_response(messages: AsyncIterator[bytes]) -> Response:
     return StreamingResponse(messages, media_type="text/event-stream", headers=_HEADERS)
 
 

@@ -1,4 +1,4 @@
-"""What the console's API gives to those who look: executions, calls, files, questions, tools, savings."""
+"""Query routes of the console: executions, calls, files, questions, tools and savings."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from urllib.parse import quote
 from fastapi import Query, Request, Response
 
 from toolfold.interfaces.console import json_shapes
-from toolfold.interfaces.console.access import Access, Viewer, hidden_from, seen_by
-from toolfold.interfaces.console.live import Watch
+from toolfold.interfaces.console.access import Access, Viewer, hidden_tools, require_visible
+from toolfold.interfaces.console.live import LedgerWatcher
 from toolfold.interfaces.http.render import Refusal
 from toolfold.interfaces.http.responses import json_response
 from toolfold.interfaces.library import BridgedRuntime
@@ -28,10 +28,12 @@ _USES: Final = 3000
 _SHOWN_TYPES: Final = ("image/png", "image/jpeg", "image/gif", "image/webp", "text/plain", "text/csv")
 
 
-class Reading:
+class QueryRoutes:
     """The routes that change nothing."""
 
-    def __init__(self, ledger: Ledger, watch: Watch, runtime: Runtime, access: Access, *, is_hidden: bool) -> None:
+    def __init__(
+        self, ledger: Ledger, watch: LedgerWatcher, runtime: Runtime, access: Access, *, is_hidden: bool
+    ) -> None:
         self._ledger = ledger
         # Every ledger of ours has them; the contract of those of others need not.
         self._statistics = cast("Statistics", ledger)
@@ -54,43 +56,45 @@ class Reading:
         viewer = await self._access.viewer(request)
         if viewer.tenant is not None:
             tenant = viewer.tenant
-        wanted = ExecutionFilter(
+        search_filter = ExecutionFilter(
             state=state, status=status, door=door, tool=tool, tenant=tenant, session=session, since=since, until=until,
             text=text,
         )  # fmt: skip
         # Not waited for: whoever also listens is told to read again once it knows the calls of those that run.
         self._watch.begin()
-        found = await self._ledger.search(wanted, limit=limit, before=before)
+        summaries = await self._ledger.search(search_filter, limit=limit, before=before)
         rows = []
-        for summary in found:
+        for summary in summaries:
             live = self._watch.live.get(summary.execution_id)
             is_live = live is not None and summary.state != "ended"
             row = live.row() if live is not None and is_live else json_shapes.of_summary(summary)
             rows.append(json_shapes.without_arguments(row, hidden=self._is_hidden))
-        return json_response(200, {"executions": rows, "next": found[-1].execution_id if len(found) == limit else None})
+        return json_response(
+            200, {"executions": rows, "next": summaries[-1].execution_id if len(summaries) == limit else None}
+        )
 
     async def execution(self, request: Request, execution_id: str) -> Response:
         """One execution: its program, its events so far, its outcome; `place` is where its stream goes on."""
         viewer = await self._access.viewer(request)
         history = await self.history(viewer, execution_id)
         story = await self._ledger.story(execution_id)
-        shown = json_shapes.of_history(history, hidden=self._is_hidden)
+        body = json_shapes.of_history(history, hidden=self._is_hidden)
         assert story is not None
         events = json_shapes.of_entries(story.entries, hidden=self._is_hidden)
         events += json_shapes.of_lost(history, hidden=self._is_hidden)
-        known = {spec.name for spec in self._runtime.tools} - hidden_from(self._runtime, viewer)
+        tool_names = {spec.name for spec in self._runtime.tools} - hidden_tools(self._runtime, viewer)
         used = {event["tool"] for event in events if "tool" in event}
-        missing = sorted(str(name) for name in used - known)
+        missing = sorted(str(name) for name in used - tool_names)
         more = {"events": events, "place": story.place, "missing_tools": missing, "may_act": "run" in viewer.roles}
-        return json_response(200, {**shown, **more})
+        return json_response(200, {**body, **more})
 
     async def call(self, request: Request, execution_id: str, call_id: int) -> Response:
         """One call with its arguments and its reply; of a large value the beginning and its size."""
         history = await self.history(await self._access.viewer(request), execution_id)
-        found = json_shapes.of_call(history, call_id, hidden=self._is_hidden)
-        if found is None:
+        body = json_shapes.of_call(history, call_id, hidden=self._is_hidden)
+        if body is None:
             raise Refusal(404, f"execution {execution_id!r} has no call {call_id}")
-        return json_response(200, found)
+        return json_response(200, body)
 
     async def file(self, request: Request, execution_id: str, name: str) -> Response:
         """A file that the program began with or made, as a download."""
@@ -98,14 +102,14 @@ class Reading:
         if self._is_hidden:
             raise Refusal(403, "this console hides what programs work with")
         files = (*(history.outcome.files if history.outcome is not None else ()), *history.start_record.files)
-        found = next((file for file in files if file.name == name), None)
-        if found is None:
+        match = next((file for file in files if file.name == name), None)
+        if match is None:
             raise Refusal(404, "there is no such file")
         # What could run in a browser goes there as bytes, to be saved.
-        media_type = found.mime if found.mime in _SHOWN_TYPES else "application/octet-stream"
-        kind = "inline" if found.mime in _SHOWN_TYPES else "attachment"
-        headers = {"Content-Disposition": f"{kind}; filename*=UTF-8''{quote(found.name.rsplit('/', 1)[-1])}"}
-        return Response(found.data, media_type=media_type, headers=headers)
+        media_type = match.mime if match.mime in _SHOWN_TYPES else "application/octet-stream"
+        kind = "inline" if match.mime in _SHOWN_TYPES else "attachment"
+        headers = {"Content-Disposition": f"{kind}; filename*=UTF-8''{quote(match.name.rsplit('/', 1)[-1])}"}
+        return Response(match.data, media_type=media_type, headers=headers)
 
     async def approvals(self, request: Request) -> Response:
         """Every call that waits for a person, the oldest first."""
@@ -117,11 +121,11 @@ class Reading:
         """Those that a viewer may see."""
         return [
             {
-                **json_shapes.of_question(asked, hidden=self._is_hidden), "execution_id": live.start_record.execution_id,
+                **json_shapes.of_question(call, hidden=self._is_hidden), "execution_id": live.start_record.execution_id,
                 "epoch": live.epoch, "door": live.start_record.door, "began_at": live.start_record.began_at,
-                "program_line": _line(live.start_record.program.sent_text, asked.facts.get("line", 0)),
+                "program_line": _line(live.start_record.program.sent_text, call.facts.get("line", 0)),
             }
-            for live, asked in self._watch.waiting(viewer.tenant)
+            for live, call in self._watch.waiting(viewer.tenant)
         ]  # fmt: skip
 
     async def overview(self, request: Request) -> Response:
@@ -130,10 +134,14 @@ class Reading:
         await self._watch.ready()
         counts = await self._statistics.counts(time.time() - _HOUR, viewer.tenant)
         waiting = sum(1 for _ in self._watch.waiting(viewer.tenant))
-        live = [one for one in self._watch.live.values() if viewer.tenant in (None, one.start_record.tenant)]
+        live = [
+            execution
+            for execution in self._watch.live.values()
+            if viewer.tenant in (None, execution.start_record.tenant)
+        ]
         return json_response(200, {
-            "running": sum(one.state == "running" for one in live),
-            "paused": sum(one.state == "paused" for one in live),
+            "running": sum(execution.state == "running" for execution in live),
+            "paused": sum(execution.state == "paused" for execution in live),
             "waiting": waiting, "failed": counts["failed"], "recent": counts["recent"],
             "may_act": viewer.roles != {"read"}, "roles": sorted(viewer.roles),
             "is_sealed": self._ledger.is_sealed, "tenant": viewer.tenant,
@@ -168,19 +176,22 @@ class Reading:
         by_tool: dict[str, list[tuple[float, ToolUse]]] = defaultdict(list)
         for at, use in await self._statistics.uses(_USES, viewer.tenant):
             by_tool[use.tool].append((at, use))
-        hidden = hidden_from(self._runtime, viewer)
+        hidden = hidden_tools(self._runtime, viewer)
         specs = {spec.name: spec for spec in self._runtime.tools if spec.name not in hidden}
         if q.strip():
             hits = self._runtime.search(q[:400], limit=50, detail="name")
             specs = {hit["name"]: specs[hit["name"]] for hit in hits if hit["name"] in specs}
-        shown = [
+        tool_bodies = [
             json_shapes.of_tool(spec, by_tool.get(spec.name, ()), hidden=self._is_hidden) for spec in specs.values()
         ]
         # Only the operator's: a tenant is told neither which servers there are nor why one failed.
         servers = self._runtime.servers if viewer.tenant is None and isinstance(self._runtime, BridgedRuntime) else ()
-        status = [{"name": one.name, "state": one.state, "tools": one.tools, "detail": one.detail} for one in servers]
+        status = [
+            {"name": server.name, "state": server.state, "tools": server.tools, "detail": server.detail}
+            for server in servers
+        ]
         may_try = "run" in viewer.roles and viewer.tenant is None
-        return json_response(200, {"tools": shown, "servers": status, "may_act": may_try})
+        return json_response(200, {"tools": tool_bodies, "servers": status, "may_act": may_try})
 
     async def history(self, viewer: Viewer, execution_id: str) -> ExecutionHistory:
         """The record of an execution that the viewer may see; those that have ended are kept for a while."""
@@ -191,7 +202,7 @@ class Reading:
                 self._ended[execution_id] = history
                 while len(self._ended) > _CACHED:
                     self._ended.popitem(last=False)
-        return seen_by(viewer, history, execution_id)
+        return require_visible(viewer, history, execution_id)
 
 
 def _size(history: ExecutionHistory) -> int:

@@ -1,4 +1,4 @@
-"""The HTTP door: programs in requests, tools with the client, continuation tokens in between."""
+"""HTTP interface: programs in requests, tools with the client, continuation tokens in between."""
 
 from toolfold.interfaces.http.app import create_app
 from toolfold.interfaces.http.settings import Settings

@@ -1,4 +1,4 @@
-"""The routes: read a request, ask the runtime, write a response. What each client may expect is in `docs/http.md`."""
+"""Routes of the HTTP app: read a request, ask the runtime, write a response. See `docs/http.md`."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ import toolfold
 from toolfold.display import escape
 from toolfold.errors import ToolfoldError
 from toolfold.interfaces.http import render, requests
-from toolfold.interfaces.http.access.auth import Auth, Caller, headers_of, role_for
+from toolfold.interfaces.http.access.auth import Authenticator, Caller, headers_of, role_for
 from toolfold.interfaces.http.access.rate_limits import Gate
-from toolfold.interfaces.http.access.throttle import Pace, Paced
-from toolfold.interfaces.http.async_wait import Waits, preferred_wait
-from toolfold.interfaces.http.body import Body, Intakes, admit, client_left, decoded, expect, read
-from toolfold.interfaces.http.execution_state import Gone, Start
-from toolfold.interfaces.http.executions import Executions, Once
+from toolfold.interfaces.http.access.throttle import Paced, RefusalThrottle
+from toolfold.interfaces.http.async_wait import AsyncExecutions, preferred_wait
+from toolfold.interfaces.http.body import Body, Intakes, admit, decode_object, read, require_media_type, wait_for_hangup
+from toolfold.interfaces.http.execution_state import Hangup, StartRequest
+from toolfold.interfaces.http.executions import ApiExecutions, IdempotentStarts
 from toolfold.interfaces.http.files import FileRoutes, SessionFiles, new_session
 from toolfold.interfaces.http.metrics import Metrics
-from toolfold.interfaces.http.render import Answer, Refusal
+from toolfold.interfaces.http.render import ApiResponse, Refusal
+from toolfold.interfaces.http.requests import FORWARDED_HEADERS, ForwardedRequest, ForwardedResponse, specs_of
 from toolfold.interfaces.http.requests import HEADER as FORWARDED
-from toolfold.interfaces.http.requests import PASSED_HEADERS, ForwardedRequest, Passed, specs_of
-from toolfold.interfaces.http.responses import Responses, json_response, of_request
-from toolfold.interfaces.http.rewards import OneShots
+from toolfold.interfaces.http.responses import Responses, bind_path_params, json_response
+from toolfold.interfaces.http.rewards import OneShotRoutes
 from toolfold.interfaces.http.settings import Role, Settings
 from toolfold.interfaces.server.signals import OnlyFromHere
 from toolfold.ledger.base import Ledger
@@ -48,7 +48,7 @@ _log: Final = logging.getLogger(__name__)
 _DELETED: Final = (
     "not ready: the ledger's file was deleted or replaced: nothing that is written now will be found; start again"
 )
-_AWAY: Final = "not ready: the ledger's server cannot be reached"
+_UNREACHABLE: Final = "not ready: the ledger's server cannot be reached"
 _READY_AGAIN: Final = "ready again: the ledger is there"
 
 
@@ -120,7 +120,7 @@ class _App(FastAPI):
             # Imported here: few ask a server for it, and its models are most of a megabyte.
             from toolfold.interfaces.http import openapi  # noqa: PLC0415
 
-            self.openapi_schema = openapi.completed(super().openapi(), self.state.described)
+            self.openapi_schema = openapi.completed(super().openapi(), self.state.route_descriptions)
         return self.openapi_schema
 
 
@@ -138,31 +138,31 @@ class _Door:
         self._has_ledger = True
         """At the last look; only a change is news for the log."""
         self._runtime = runtime
-        self.auth = Auth(settings)
+        self.auth = Authenticator(settings)
         self.gate = Gate(settings)
         self._metrics = Metrics()
         self.responses = Responses(settings.base_path, self._metrics)
         self._files = FileRoutes(
             SessionFiles(runtime.sessions), gate=self.gate, metrics=self._metrics, tenant=self._tenant
         )
-        self.executions = Executions(
+        self.executions = ApiExecutions(
             runtime, settings, limits=limits, gate=self.gate, metrics=self._metrics, clock=clock, peers=replicas
         )  # fmt: skip
-        self._once = Once(self.executions, settings)
-        self.shots = OneShots(runtime, settings, limits=limits, gate=self.gate, metrics=self._metrics, reads=self)
-        self.waits = Waits(
+        self._idempotent_starts = IdempotentStarts(self.executions, settings)
+        self.shots = OneShotRoutes(runtime, settings, limits=limits, gate=self.gate, metrics=self._metrics, reader=self)
+        self.waits = AsyncExecutions(
             runtime, ledger, self.executions, self.responses, most_seconds=settings.max_timeout_seconds,
             received=self.received,
         )  # fmt: skip
 
     def add_routes(self, app: FastAPI) -> None:
         """Every path."""
-        app.state.described = []
+        app.state.route_descriptions = []
 
         def add(method: str, path: str, endpoint: Callable[..., Awaitable[Response]]) -> None:
             base_path = self.settings.base_path
-            endpoint = of_request(endpoint) if "{" in path else endpoint
-            app.state.described.append((method, base_path, path, endpoint))
+            endpoint = bind_path_params(endpoint) if "{" in path else endpoint
+            app.state.route_descriptions.append((method, base_path, path, endpoint))
             # FastAPI would look for dependencies that our endpoints do not have: a tenth of a continuation.
             route = app.router.add_route if method == "POST" else app.add_api_route
             route(f"{base_path}{path}", endpoint, methods=[method], include_in_schema=False)
@@ -198,38 +198,38 @@ class _Door:
             on_refusal = partial(self._metrics.add, "refusals", status=403)
             app.add_middleware(OnlyFromHere, text=text, on_refusal=on_refusal)
         else:
-            app.add_middleware(Paced, auth=self.auth, pace=Pace(self.settings.refusals_per_second))
+            app.add_middleware(Paced, auth=self.auth, pace=RefusalThrottle(self.settings.refusals_per_second))
 
     # programs
 
     async def programmatic(self, request: Request) -> Response:
         """Start a program whose tools the client executes, or continue one."""
         received = await self.received(request, role="read")
-        asked = await self.read(request, received, requests.ProgrammaticRequest)
-        Caller(received.tenant, received.roles).require_for(asked)
-        if asked.continuation_token is not None:
-            execution_id = self.executions.id_of(asked.continuation_token, received.tenant)
-            work = self.executions.go_on(
-                asked.continuation_token, asked.tool_results or [], decisions=asked.decisions or [],
-                tenant=received.tenant, session=asked.session_id, body_bytes=len(received.body), request=received,
+        body = await self.read(request, received, requests.ProgrammaticRequest)
+        Caller(received.tenant, received.roles).require_for(body)
+        if body.continuation_token is not None:
+            execution_id = self.executions.id_of(body.continuation_token, received.tenant)
+            work = self.executions.continue_execution(
+                body.continuation_token, body.tool_results or [], decisions=body.decisions or [],
+                tenant=received.tenant, session=body.session_id, body_bytes=len(received.body), request=received,
             )  # fmt: skip
             wait = preferred_wait(request)
             if wait is None:
                 self.waits.forget(execution_id)
                 return self.responses.respond(request, await work)
-            answer = await self.waits.run(execution_id, received.tenant, asked.session_id or "", work, wait)
+            answer = await self.waits.run(execution_id, received.tenant, body.session_id or "", work, wait)
             return self.responses.respond(request, answer)
-        if asked.code is None:
+        if body.code is None:
             raise Refusal(400, "code is missing; send 'code' and 'tools', or 'continuation_token' and 'tool_results'")
-        taken = frozenset(spec.name for spec in self._runtime.tools)
-        tools = specs_of(asked.tools or [], taken=taken, most=self.settings.max_tools)
-        start = Start(
+        reserved_names = frozenset(spec.name for spec in self._runtime.tools)
+        tools = specs_of(body.tools or [], reserved_names=reserved_names, most=self.settings.max_tools)
+        start = StartRequest(
             tenant=received.tenant,
-            session=asked.session_id or new_session(),
-            code=_python(asked.lang, asked.code),
+            session=body.session_id or new_session(),
+            code=_python(body.lang, body.code),
             tools=tools,
-            files=asked.files or [],
-            timeout_seconds=self._timeout(asked.timeout),
+            files=body.files or [],
+            timeout_seconds=self._timeout(body.timeout),
             request_id=received.request_id,
         )
         return self.responses.respond(request, await self._start(request, start, received))
@@ -237,44 +237,48 @@ class _Door:
     async def execute(self, request: Request) -> Response:
         """Run a program without tools of the client's."""
         received = await self.received(request, may_be_in_body=True, is_start="idempotency-key" not in request.headers)
-        asked = await self.read(request, received, requests.ExecuteRequest)
-        start = Start(
+        body = await self.read(request, received, requests.ExecuteRequest)
+        start = StartRequest(
             tenant=received.tenant,
-            session=asked.session_id or new_session(),
-            code=_python(asked.lang, asked.code),
-            files=asked.files or [],
-            timeout_seconds=self._timeout(asked.timeout),
+            session=body.session_id or new_session(),
+            code=_python(body.lang, body.code),
+            files=body.files or [],
+            timeout_seconds=self._timeout(body.timeout),
             request_id=received.request_id,
         )
         return self.responses.respond(request, await self._start(request, start, received))
 
-    async def _start(self, request: Request, start: Start, received: ForwardedRequest) -> Answer | Passed:
+    async def _start(
+        self, request: Request, start: StartRequest, received: ForwardedRequest
+    ) -> ApiResponse | ForwardedResponse:
         # As its prompt tells the model: a timeout caps one run of the sandbox, not the time that tools take elsewhere.
         is_librechat = render.is_librechat(request.headers.get("user-agent", ""))
-        start = replace(start, counts_pauses=not is_librechat, gone=self.gone(request))
+        start = replace(start, counts_pauses=not is_librechat, hangup=self.hangup(request))
         key, wait = request.headers.get("idempotency-key"), preferred_wait(request)
         if wait is None:
-            return await self._once.start(start, key, received)
+            return await self._idempotent_starts.start(start, key, received)
         key = key or secrets.token_hex(16)
-        start = self._once.named(start, key, received)
+        start = self._idempotent_starts.with_execution_id(start, key, received)
         await self.executions.claim(start.execution_id)  # before it is answered: any replica is to find it from then on
         work = self._claimed(start, key, received)
         return await self.waits.run(start.execution_id, start.tenant, start.session, work, wait)
 
-    async def _claimed(self, start: Start, key: str, received: ForwardedRequest) -> Answer | Passed:
+    async def _claimed(
+        self, start: StartRequest, key: str, received: ForwardedRequest
+    ) -> ApiResponse | ForwardedResponse:
         try:
-            return await self._once.start(start, key, received)
+            return await self._idempotent_starts.start(start, key, received)
         finally:
             self.executions.unclaim(start.execution_id)
 
     async def cancel(self, request: Request) -> Response:
         """End an execution: by the id that its request had, or by its token."""
         received = await self.received(request)
-        asked = await self.read(request, received, requests.CancelRequest)
-        if not asked.request_id and not asked.continuation_token:
+        body = await self.read(request, received, requests.CancelRequest)
+        if not body.request_id and not body.continuation_token:
             raise Refusal(400, "request_id is missing; send that of the request to cancel, or its continuation_token")
         await self.executions.cancel(
-            received.tenant, request_id=asked.request_id or "", token=asked.continuation_token or "", request=received
+            received.tenant, request_id=body.request_id or "", token=body.continuation_token or "", request=received
         )
         return json_response(202, {"status": "cancellation_requested"})
 
@@ -282,46 +286,46 @@ class _Door:
         self, request: Request, *, may_be_in_body: bool = False, is_start: bool = False, role: Role | None = None
     ) -> ForwardedRequest:
         """A request and whose it is, which another replica may have found out already; its body is read last."""
-        given = headers_of(request)
-        headers = {name: given[name] for name in PASSED_HEADERS if given.get(name)}
+        request_headers = headers_of(request)
+        headers = {name: request_headers[name] for name in FORWARDED_HEADERS if request_headers.get(name)}
         path, method = self.responses.path(request), request.method
         if method != "POST" and request.url.query:
             path = f"{path}?{request.url.query}"
-        vouched = None
-        if self._replicas is not None and (signed := given.get(FORWARDED)):
+        sender = None
+        if self._replicas is not None and (signed := request_headers.get(FORWARDED)):
             unread = ForwardedRequest(path=path, tenant="", headers=headers, method=method)
-            vouched = self._replicas.receive(signed, unread)
-            caller = Caller(vouched.tenant)
+            sender = self._replicas.receive(signed, unread)
+            caller = Caller(sender.tenant)
         else:
-            key = await self._key_in_body(request) if may_be_in_body and self.auth.needs_body(given) else ""
-            caller = await self.auth.caller(given, key_in_body=key)
+            key = await self._key_in_body(request) if may_be_in_body and self.auth.needs_body(request_headers) else ""
+            caller = await self.auth.caller(request_headers, key_in_body=key)
         admit(request, caller.tenant)
         caller.require(role or role_for(method))
         if is_start:
             self.gate.expect_start(caller.tenant)
         body = b""
         if method == "POST":
-            expect(request, "application/json")
+            require_media_type(request, "application/json")
             body = await request.body()
-            if vouched is not None:
-                vouched.check(body)
+            if sender is not None:
+                sender.check(body)
         return ForwardedRequest(
             path=path, tenant=caller.tenant, roles=caller.roles, headers=headers, method=method, body=body,
-            is_from_replica=vouched is not None,
+            is_from_replica=sender is not None,
         )  # fmt: skip
 
     async def read(self, request: Request, received: ForwardedRequest, model: type[Body]) -> Body:
         """Its body, of that type."""
-        return await read(received.body, model, self.gate, received.tenant, self.gone(request))
+        return await read(received.body, model, self.gate, received.tenant, self.hangup(request))
 
-    def gone(self, request: Request) -> Gone:
+    def hangup(self, request: Request) -> Hangup:
         """Returns when the client has closed its connection."""
-        return partial(client_left, request)
+        return partial(wait_for_hangup, request)
 
     async def _key_in_body(self, request: Request) -> str:
         try:
-            expect(request, "application/json")
-            key = decoded(await request.body()).get("LIBRECHAT_CODE_API_KEY")
+            require_media_type(request, "application/json")
+            key = decode_object(await request.body()).get("LIBRECHAT_CODE_API_KEY")
         except Refusal as refusal:
             if refusal.status in (408, 413):
                 raise
@@ -359,7 +363,7 @@ class _Door:
         is_there = await self._ledger.is_there()
         if is_there != self._has_ledger:
             self._has_ledger = is_there
-            _log.error("%s", _READY_AGAIN if is_there else _AWAY if is_shared(self._ledger) else _DELETED)
+            _log.error("%s", _READY_AGAIN if is_there else _UNREACHABLE if is_shared(self._ledger) else _DELETED)
         return is_there
 
     async def metrics(self, request: Request) -> Response:
@@ -414,22 +418,22 @@ _HEADERS: Final = {
 
 def add_pages(app: FastAPI, base_path: str, version: str) -> None:
     """`/openapi.json`; `/` and `/docs`, which say nothing that it does not."""
-    one_at_a_time = asyncio.Lock()
+    build_lock = asyncio.Lock()
 
     # Not coroutines of a class: they share nothing but the app.
     async def index(_: Request) -> Response:
         return _page("toolfold", "".join(_index(base_path, version)))
 
     # In another thread: it is made when it is first asked for, and others are served meanwhile.
-    async def made() -> dict[str, Any]:
-        async with one_at_a_time:
+    async def build_document() -> dict[str, Any]:
+        async with build_lock:
             return await asyncio.to_thread(app.openapi)
 
     async def document(_: Request) -> Response:
-        return json_response(200, await made())
+        return json_response(200, await build_document())
 
     async def docs(_: Request) -> Response:
-        return _page("toolfold API", "".join(_docs(await made(), base_path)))
+        return _page("toolfold API", "".join(_docs(await build_document(), base_path)))
 
     app.add_api_route(base_path or "/", index, methods=["GET"], include_in_schema=False)
     if base_path:

@@ -1,4 +1,4 @@
-"""Executions that their clients wait for later: `Prefer: respond-async`, and then `GET /executions/{id}?wait=`.
+"""Asynchronous executions: `Prefer: respond-async`, then `GET /executions/{id}?wait=` and its output.
 
 1. What runs belongs to no request: a client that leaves, or waits in vain, changes nothing about it.
 2. Answers are remembered for a while; an execution that is not remembered is on record, and goes on from there.
@@ -19,10 +19,17 @@ from starlette.responses import StreamingResponse
 
 from toolfold.execution.history import RecordedExecution
 from toolfold.execution.output import Part, Place, output_of
-from toolfold.interfaces.http.executions import Executions
-from toolfold.interfaces.http.files import ended_before, key_of
-from toolfold.interfaces.http.render import CANCELLED, Answer, Refusal, accepted, changes_hands, put_off
-from toolfold.interfaces.http.requests import ForwardedRequest, Passed
+from toolfold.interfaces.http.executions import ApiExecutions
+from toolfold.interfaces.http.files import key_of, recorded_response
+from toolfold.interfaces.http.render import (
+    CANCELLED,
+    ApiResponse,
+    Refusal,
+    accepted_response,
+    handover_refusal,
+    retryable_refusal,
+)
+from toolfold.interfaces.http.requests import ForwardedRequest, ForwardedResponse
 from toolfold.interfaces.http.responses import Responses, json_response
 from toolfold.ledger.base import Ledger, suspended_error
 from toolfold.runtime import Runtime
@@ -37,10 +44,10 @@ _PLACE: Final = re.compile(r"(\d{1,9}),(\d{1,9})")
 
 
 @dataclass(frozen=True, slots=True)
-class _Started:
+class _AsyncExecution:
     tenant: str
     session: str
-    answer: asyncio.Task[Answer | Passed | None]
+    answer: asyncio.Task[ApiResponse | ForwardedResponse | None]
 
     @property
     def is_paused(self) -> bool:
@@ -49,7 +56,7 @@ class _Started:
         if not task.done() or task.cancelled() or task.exception() is not None:
             return False
         answer = task.result()
-        return isinstance(answer, Answer) and "continuation_token" in answer.body
+        return isinstance(answer, ApiResponse) and "continuation_token" in answer.body
 
 
 def preferred_wait(request: Request) -> float | None:
@@ -57,11 +64,11 @@ def preferred_wait(request: Request) -> float | None:
     prefers = request.headers.get("prefer", "")
     if not _ASYNC.search(prefers):
         return None
-    found = _WAIT.search(prefers)
-    return float(found[1]) if found is not None else 0.0
+    match = _WAIT.search(prefers)
+    return float(match[1]) if match is not None else 0.0
 
 
-class Waits:
+class AsyncExecutions:
     """The executions of this process that somebody may wait for, with their routes.
 
     Args:
@@ -70,7 +77,7 @@ class Waits:
     """
 
     def __init__(
-        self, runtime: Runtime, ledger: Ledger, executions: Executions, responses: Responses, *, most_seconds: float,
+        self, runtime: Runtime, ledger: Ledger, executions: ApiExecutions, responses: Responses, *, most_seconds: float,
         received: Callable[[Request], Coroutine[Any, Any, ForwardedRequest]],
     ) -> None:  # fmt: skip
         self._runtime = runtime
@@ -79,12 +86,17 @@ class Waits:
         self._responses = responses
         self._most_seconds = most_seconds
         self._received = received
-        self._started: dict[str, _Started] = {}
+        self._async_executions: dict[str, _AsyncExecution] = {}
         self._is_closed = False
 
     async def run(
-        self, execution_id: str, tenant: str, session: str, work: Coroutine[Any, Any, Answer | Passed], wait: float
-    ) -> Answer | Passed:
+        self,
+        execution_id: str,
+        tenant: str,
+        session: str,
+        work: Coroutine[Any, Any, ApiResponse | ForwardedResponse],
+        wait: float,
+    ) -> ApiResponse | ForwardedResponse:
         """Begin, and wait for the answer for a while."""
         answer = await self._answer(execution_id, self._add(execution_id, tenant, session, work), wait)
         assert answer is not None, "a start has an answer"
@@ -92,17 +104,17 @@ class Waits:
 
     def forget(self, execution_id: str) -> None:
         """Its last answer is about to be out of date; an execution that is not remembered is looked for on record."""
-        if (started := self._started.get(execution_id)) is not None and started.answer.done():
-            del self._started[execution_id]
+        if (execution := self._async_executions.get(execution_id)) is not None and execution.answer.done():
+            del self._async_executions[execution_id]
 
     async def close(self) -> None:
         """The server stops; what runs has been suspended."""
         self._is_closed = True
-        left = [one.answer for one in self._started.values() if not one.answer.done()]
-        for task in left:
+        pending = [execution.answer for execution in self._async_executions.values() if not execution.answer.done()]
+        for task in pending:
             task.cancel()
-        if left:
-            await asyncio.wait(left)
+        if pending:
+            await asyncio.wait(pending)
 
     # routes
 
@@ -111,96 +123,106 @@ class Waits:
         received = await self._received(request)
         wait = self._seconds(request.query_params.get("wait", "0"))
         for _ in range(_TRIES):
-            started = self._known(execution_id, received.tenant)
-            if started is None:
-                found = await self._elsewhere(execution_id, received)
-                if not isinstance(found, RecordedExecution):
-                    return self._responses.respond(request, found)
-                work = self._executions.take_up(execution_id)
-                started = self._add(execution_id, received.tenant, _session(found), work)
-            answer = await self._answer(execution_id, started, wait)
+            execution = self._find(execution_id, received.tenant)
+            if execution is None:
+                result = await self._find_elsewhere(execution_id, received)
+                if not isinstance(result, RecordedExecution):
+                    return self._responses.respond(request, result)
+                work = self._executions.resume_recorded(execution_id)
+                execution = self._add(execution_id, received.tenant, _session(result), work)
+            answer = await self._answer(execution_id, execution, wait)
             if answer is not None:
                 return self._responses.respond(request, answer)
             self.forget(execution_id)  # another replica was quicker: ask that
-        raise changes_hands()
+        raise handover_refusal()
 
-    async def _elsewhere(self, execution_id: str, received: ForwardedRequest) -> Answer | Passed | RecordedExecution:
+    async def _find_elsewhere(
+        self, execution_id: str, received: ForwardedRequest
+    ) -> ApiResponse | ForwardedResponse | RecordedExecution:
         """The answer of the record, or of the replica that holds it; else what there is to go on with."""
         recorded = await self._runtime.recorded(execution_id)
         # Another tenant's is as unknown as one that never was.
         if recorded is not None and recorded.start_record.tenant != received.tenant:
-            raise _unknown(execution_id)
+            raise _unknown_execution(execution_id)
         if recorded is not None and recorded.outcome is not None:
-            return ended_before(recorded.outcome, _session(recorded))
-        passed = await self._executions.pass_on(execution_id, received)  # also where it is not on record yet
-        if passed is None and recorded is None:
-            raise _unknown(execution_id)
-        return passed or recorded  # type: ignore[return-value]  # one of them is there
+            return recorded_response(recorded.outcome, _session(recorded))
+        response = await self._executions.forward(execution_id, received)  # also where it is not on record yet
+        if response is None and recorded is None:
+            raise _unknown_execution(execution_id)
+        return response or recorded  # type: ignore[return-value]  # one of them is there
 
     async def output(self, request: Request, execution_id: str) -> Response:
         """What the program prints, as server-sent events, from the beginning or from `Last-Event-ID` on."""
         tenant = (await self._received(request)).tenant
-        said = request.headers.get("last-event-id", "0,0")
-        found = _PLACE.fullmatch(said)
-        if found is None:
-            raise Refusal(400, f"Last-Event-ID is {said[:40]!r}; send the id of an event, or none", is_contract=False)
-        started = self._known(execution_id, tenant)
-        recorded = await self._recorded(execution_id, tenant) if started is None else None
-        events = self._events(execution_id, Place(int(found[1]), int(found[2])), started, recorded)
+        last_event_id = request.headers.get("last-event-id", "0,0")
+        match = _PLACE.fullmatch(last_event_id)
+        if match is None:
+            raise Refusal(
+                400, f"Last-Event-ID is {last_event_id[:40]!r}; send the id of an event, or none", is_contract=False
+            )
+        execution = self._find(execution_id, tenant)
+        recorded = await self._recorded(execution_id, tenant) if execution is None else None
+        events = self._events(execution_id, Place(int(match[1]), int(match[2])), execution, recorded)
         headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
         return StreamingResponse(events, media_type="text/event-stream", headers=headers)
 
     async def delete(self, request: Request, execution_id: str) -> Response:
         """End the program; also where it has ended."""
         received = await self._received(request)
-        started = self._known(execution_id, received.tenant)
-        if started is None:
-            found = await self._elsewhere(execution_id, received)
-            if isinstance(found, Passed):
-                return self._responses.respond(request, found)
+        execution = self._find(execution_id, received.tenant)
+        if execution is None:
+            result = await self._find_elsewhere(execution_id, received)
+            if isinstance(result, ForwardedResponse):
+                return self._responses.respond(request, result)
         if execution_id in self._runtime.executions:
             await self._executions.cancel(received.tenant, execution_id=execution_id)
-        elif started is None:
+        elif execution is None:
             await self._executions.cancel(received.tenant, execution_id=execution_id, request=received)
-        elif not started.answer.done():
-            started.answer.cancel()  # it waits for its turn, and nothing of it has run
+        elif not execution.answer.done():
+            execution.answer.cancel()  # it waits for its turn, and nothing of it has run
         return json_response(202, {"status": "cancellation_requested"})
 
     # what is known
 
-    def _known(self, execution_id: str, tenant: str) -> _Started | None:
-        found = self._started.get(execution_id)
-        if not _ID.fullmatch(execution_id) or (found is not None and found.tenant != tenant):
-            raise _unknown(execution_id)
-        if found is not None and found.is_paused and execution_id not in self._runtime.executions:
+    def _find(self, execution_id: str, tenant: str) -> _AsyncExecution | None:
+        execution = self._async_executions.get(execution_id)
+        if not _ID.fullmatch(execution_id) or (execution is not None and execution.tenant != tenant):
+            raise _unknown_execution(execution_id)
+        if execution is not None and execution.is_paused and execution_id not in self._runtime.executions:
             return None  # it has been ended, or is elsewhere: its record knows
-        return found
+        return execution
 
     async def _recorded(self, execution_id: str, tenant: str) -> RecordedExecution:
         recorded = await self._runtime.recorded(execution_id)
         # Another tenant's is as unknown as one that never was.
         if recorded is None or recorded.start_record.tenant != tenant:
-            raise _unknown(execution_id)
+            raise _unknown_execution(execution_id)
         return recorded
 
     def _add(
-        self, execution_id: str, tenant: str, session: str, work: Coroutine[Any, Any, Answer | Passed | None]
-    ) -> _Started:
+        self,
+        execution_id: str,
+        tenant: str,
+        session: str,
+        work: Coroutine[Any, Any, ApiResponse | ForwardedResponse | None],
+    ) -> _AsyncExecution:
         task = asyncio.ensure_future(work)
-        task.add_done_callback(lambda one: one.cancelled() or one.exception())  # nobody has to ask for it
-        self._started.pop(execution_id, None)
-        started = self._started[execution_id] = _Started(tenant, session, task)
-        done = [key for key, one in self._started.items() if one.answer.done()]
+        task.add_done_callback(lambda entry: entry.cancelled() or entry.exception())  # nobody has to ask for it
+        self._async_executions.pop(execution_id, None)
+        execution = self._async_executions[execution_id] = _AsyncExecution(tenant, session, task)
+        done = [key for key, entry in self._async_executions.items() if entry.answer.done()]
         for key in done[: max(0, len(done) - MOST_REMEMBERED)]:
-            del self._started[key]
-        return started
+            del self._async_executions[key]
+        return execution
 
-    async def _answer(self, execution_id: str, started: _Started, wait: float) -> Answer | Passed | None:
-        task = started.answer
+    async def _answer(
+        self, execution_id: str, execution: _AsyncExecution, wait: float
+    ) -> ApiResponse | ForwardedResponse | None:
+        task = execution.answer
         await asyncio.wait([task], timeout=min(wait, self._most_seconds))
         if task.cancelled():
-            raise put_off(suspended_error(execution_id)) if self._is_closed else Refusal(400, CANCELLED)
-        return task.result() if task.done() else accepted(execution_id, session=started.session)
+            raise retryable_refusal(suspended_error(execution_id)) if self._is_closed else Refusal(400, CANCELLED)
+        return task.result() if task.done() else accepted_response(execution_id, session=execution.session)
 
     def _seconds(self, text: str) -> float:
         try:
@@ -208,24 +230,24 @@ class Waits:
         except ValueError:
             seconds = math.nan
         if not 0 <= seconds <= self._most_seconds:
-            shown = f"wait is {text[:40]!r}; give 0 to {self._most_seconds:g} seconds"
-            raise Refusal(400, shown, is_contract=False)
+            message = f"wait is {text[:40]!r}; give 0 to {self._most_seconds:g} seconds"
+            raise Refusal(400, message, is_contract=False)
         return seconds
 
     # output
 
     async def _events(
-        self, execution_id: str, place: Place, started: _Started | None, recorded: RecordedExecution | None
+        self, execution_id: str, place: Place, execution: _AsyncExecution | None, recorded: RecordedExecution | None
     ) -> AsyncIterator[bytes]:
-        while started is not None:
+        while execution is not None:
             async for part in self._runtime.output(execution_id, place):
                 place = part.place
                 yield _event(part)
-            if started.answer.done():
+            if execution.answer.done():
                 break
             # It waits for its turn, or goes on in a moment.
-            await asyncio.wait([started.answer], timeout=_LOOK_SECONDS)
-        if started is None and recorded is not None and recorded.outcome is None:
+            await asyncio.wait([execution.answer], timeout=_LOOK_SECONDS)
+        if execution is None and recorded is not None and recorded.outcome is None:
             async for part in output_of(self._ledger, execution_id, place):
                 place = part.place
                 yield _event(part)
@@ -237,23 +259,23 @@ class Waits:
                 ("stdout", outcome.stdout, place.stdout), ("stderr", outcome.stderr, place.stderr)
             ):  # fmt: skip
                 if rest := text[at:]:
-                    yield _sent(stream, rest, f"{len(outcome.stdout)},{len(outcome.stderr)}")
+                    yield _format_event(stream, rest, f"{len(outcome.stdout)},{len(outcome.stderr)}")
         status = "" if outcome is None else outcome.status
-        yield _sent("end", status or "paused", f"{place.stdout},{place.stderr}")
+        yield _format_event("end", status or "paused", f"{place.stdout},{place.stderr}")
 
 
 def _session(recorded: RecordedExecution) -> str:
-    begun = recorded.start_record
-    return begun.session.removeprefix(key_of(begun.tenant, ""))
+    start_record = recorded.start_record
+    return start_record.session.removeprefix(key_of(start_record.tenant, ""))
 
 
-def _unknown(execution_id: str) -> Refusal:
+def _unknown_execution(execution_id: str) -> Refusal:
     return Refusal(404, f"no execution {execution_id[:64]!r}; it may be too old", is_contract=False)
 
 
 def _event(part: Part) -> bytes:
-    return _sent(part.stream, part.text, f"{part.place.stdout},{part.place.stderr}")
+    return _format_event(part.stream, part.text, f"{part.place.stdout},{part.place.stderr}")
 
 
-def _sent(kind: str, text: str, place: str) -> bytes:
+def _format_event(kind: str, text: str, place: str) -> bytes:
     return b"id: %b\nevent: %b\ndata: %b\n\n" % (place.encode(), kind.encode(), msgspec.json.encode(text))

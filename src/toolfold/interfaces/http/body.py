@@ -1,4 +1,4 @@
-"""Bodies within their limits: JSON that is JSON, of a type that is expected, and no larger than allowed.
+"""Request bodies: size limits, time limits, media types, decoding and validation.
 
 1. Until it is known whose a request is, 64 KiB of its body are read: as much as may hold a key.
 2. From then on its bytes count as its tenant's, up to the limit of the request and of all that the tenant sends.
@@ -17,12 +17,12 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from toolfold.interfaces.http import requests
 from toolfold.interfaces.http.access.rate_limits import Gate
-from toolfold.interfaces.http.execution_state import Gone
-from toolfold.interfaces.http.render import Refusal, client_gone
+from toolfold.interfaces.http.execution_state import Hangup
+from toolfold.interfaces.http.render import Refusal, hangup_refusal
 from toolfold.interfaces.http.settings import Settings
 from toolfold.interfaces.server.listen import has_whole_body
 
-Body = TypeVar("Body", bound=requests.Request)
+Body = TypeVar("Body", bound=requests.RequestBody)
 UNKNOWN_BYTES: Final = 64 * 1024
 MAX_CONTAINERS: Final = 500_000
 """Lists and objects in one body; each takes ten times as long to make as any other value, and 64 bytes or more."""
@@ -67,8 +67,8 @@ class Intake:
         self.account = ""
         """Whose request it is, also if it is not taken."""
         self._tenant: str | None = None
-        self._received = 0
-        self._held = 0
+        self._received_bytes = 0
+        self._reserved_bytes = 0
         self._containers = 0
         self._is_whole = False
         self._is_follower = False
@@ -86,7 +86,7 @@ class Intake:
         size = int(promised) if promised is not None and promised.isdecimal() else 0
         if size > self._most:
             raise self._too_large()
-        self._hold(max(size, self._received))
+        self._hold(max(size, self._received_bytes))
 
     def follow(self) -> None:
         """The answer is a stream that may never end.
@@ -106,7 +106,7 @@ class Intake:
         message = await (self._receive() if has_whole_body() else self._receive_in_time())
         if message["type"] == "http.disconnect":
             # Starlette's own exception for this would be logged as a failure of the server, with its traceback.
-            raise client_gone()
+            raise hangup_refusal()
         self._is_whole = not message.get("more_body", False)
         self._count(message.get("body", b""))
         return message
@@ -123,7 +123,7 @@ class Intake:
         if self._tenant is not None:
             if self._is_follower:
                 self._gate.unfollow(self._tenant)
-            self._gate.leave(self._tenant, held_bytes=self._held)
+            self._gate.leave(self._tenant, held_bytes=self._reserved_bytes)
 
     def _until(self) -> float:
         if self._tenant is None:
@@ -131,14 +131,14 @@ class Intake:
         return asyncio.get_running_loop().time() + _PIECE_SECONDS
 
     def _count(self, piece: bytes) -> None:
-        self._received += len(piece)
-        if self._tenant is None and self._received > UNKNOWN_BYTES:
+        self._received_bytes += len(piece)
+        if self._tenant is None and self._received_bytes > UNKNOWN_BYTES:
             text = f"without a key in its headers a request may have {UNKNOWN_BYTES} bytes; send the key as X-API-Key"
             raise Refusal(413, text, is_contract=False)
-        if self._received > self._most:
+        if self._received_bytes > self._most:
             raise self._too_large()
-        if self._tenant is not None and self._received > self._held:
-            self._hold(self._received - self._held)
+        if self._tenant is not None and self._received_bytes > self._reserved_bytes:
+            self._hold(self._received_bytes - self._reserved_bytes)
         if self._is_json:
             self._containers += piece.count(b"[") + piece.count(b"{")
             if self._containers > MAX_CONTAINERS:
@@ -148,7 +148,7 @@ class Intake:
     def _hold(self, size: int) -> None:
         assert self._tenant is not None
         self._gate.hold(self._tenant, size)
-        self._held += size
+        self._reserved_bytes += size
 
     def _too_large(self) -> Refusal:
         return Refusal(413, f"the body is larger than {self._most} bytes; send less", is_contract=False)
@@ -166,7 +166,7 @@ def admit_follower(request: Request) -> None:
     intake.follow()
 
 
-async def client_left(request: Request) -> None:
+async def wait_for_hangup(request: Request) -> None:
     """Return when the client of a request that was read whole has closed its connection."""
     while (await request.receive())["type"] != "http.disconnect":
         pass
@@ -178,28 +178,28 @@ def account_of(scope: Scope) -> str:
     return "" if intake is None else intake.account
 
 
-def expect(request: Request, media_type: str) -> None:
+def require_media_type(request: Request, media_type: str) -> None:
     """Turn away what a page in a browser can send without asking first.
 
     Raises:
         Refusal: 415.
     """
-    said = request.headers.get("content-type", "")
-    if said.partition(";")[0].strip().lower() != media_type:
-        shown = repr(said[:_SHOWN_CHARACTERS]) if said else "nothing"
-        raise Refusal(415, f"send the body as {media_type}, not as {shown}", is_contract=False)
+    content_type = request.headers.get("content-type", "")
+    if content_type.partition(";")[0].strip().lower() != media_type:
+        description = repr(content_type[:_SHOWN_CHARACTERS]) if content_type else "nothing"
+        raise Refusal(415, f"send the body as {media_type}, not as {description}", is_contract=False)
 
 
-async def read(raw: bytes, model: type[Body], gate: Gate, tenant: str, gone: Gone) -> Body:
+async def read(raw: bytes, model: type[Body], gate: Gate, tenant: str, hangup: Hangup) -> Body:
     """A body as a request; a large one waits for its turn, as long as its client does."""
     if len(raw) <= _LARGE_BYTES:
-        return checked(decoded(raw), model)
-    async with gate.large_body(tenant, gone):
-        return checked(decoded(raw), model)
+        return validate_body(decode_object(raw), model)
+    async with gate.large_body(tenant, hangup):
+        return validate_body(decode_object(raw), model)
 
 
 # Any: the keys are names of the API.
-def decoded(raw: bytes) -> dict[str, Any]:
+def decode_object(raw: bytes) -> dict[str, Any]:
     """A JSON object."""
     try:
         value = msgspec.json.decode(raw)
@@ -210,7 +210,7 @@ def decoded(raw: bytes) -> dict[str, Any]:
     return value
 
 
-def checked(value: dict[str, Any], model: type[Body]) -> Body:
+def validate_body(value: dict[str, Any], model: type[Body]) -> Body:
     """A request of that type; the first mistake, with its place."""
     try:
         return model.model_validate(value)

@@ -1,4 +1,4 @@
-"""One execution as the door holds it, and the request that began it. Plain data."""
+"""State of an HTTP execution: its transitions, start request, request ids, and the peer protocol."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal, NamedTuple, Protocol, TypeAlias, get_args
 
-from toolfold.interfaces.http.render import Answer
-from toolfold.interfaces.http.requests import FileReference, ForwardedRequest, Passed
+from toolfold.interfaces.http.render import ApiResponse
+from toolfold.interfaces.http.requests import FileReference, ForwardedRequest, ForwardedResponse
 from toolfold.models import Outcome, Paused, ToolSpec
 
 # ----------------------------------------------------------------------------------------------------
@@ -41,7 +41,7 @@ TRANSITIONS: Final[dict[tuple[State, Event], State]] = {
 }
 
 
-def after(state: State, event: Event) -> State:
+def next_state(state: State, event: Event) -> State:
     """The state that follows.
 
     Raises:
@@ -53,11 +53,11 @@ def after(state: State, event: Event) -> State:
     return following
 
 
-Gone: TypeAlias = Callable[[], Coroutine[Any, Any, None]]
+Hangup: TypeAlias = Callable[[], Coroutine[Any, Any, None]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Start:
+class StartRequest:
     """A request for a new execution, checked."""
 
     tenant: str
@@ -71,22 +71,22 @@ class Start:
     """Fixed where the request may be sent again; empty takes a new one."""
     counts_pauses: bool = True
     """The timeout is of the whole execution; otherwise of the program's own time."""
-    gone: Gone | None = None
+    hangup: Hangup | None = None
     """Returns when the client has closed its connection; not asked where the request may be sent again."""
 
 
-class Said(NamedTuple):
+class LastAnswer(NamedTuple):
     """The last answer of an execution, and what it answered."""
 
     round: int
     """0 for a start that may be sent again."""
     digest: bytes
     """Of the results that the client sent."""
-    answer: Answer
+    answer: ApiResponse
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
-class Held:
+class ApiExecution:
     """One execution of one tenant."""
 
     execution_id: str
@@ -103,7 +103,7 @@ class Held:
     open_approvals: frozenset[int] = frozenset()
     has_session: bool = False
     """It has its turn of the session, to be given back once."""
-    last: Said | None = None
+    last: LastAnswer | None = None
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
     """Duplicates that arrive together wait for the first one's answer."""
     task: asyncio.Task[Paused | Outcome] | None = None
@@ -128,7 +128,7 @@ class Held:
 
     def move(self, event: Event) -> None:
         """Change its state as the table says."""
-        self.state = after(self.state, event)
+        self.state = next_state(self.state, event)
 
     def stop_timer(self) -> None:
         """Its deadline no longer matters."""
@@ -143,41 +143,41 @@ MAX_REQUESTS: Final = 100
 """Of one execution; a client that sends a continuation more often can cancel by its latest ids."""
 
 
-class Requests:
+class RequestIndex:
     """The ids of all requests whose executions are held here."""
 
     def __init__(self) -> None:
-        self._held: dict[tuple[str, str], Held] = {}
+        self._executions: dict[tuple[str, str], ApiExecution] = {}
 
-    def add(self, held: Held, request_id: str) -> None:
+    def add(self, execution: ApiExecution, request_id: str) -> None:
         """A request of this execution came; an empty id is none."""
-        if not request_id or held.is_over or request_id in held.request_ids:
+        if not request_id or execution.is_over or request_id in execution.request_ids:
             return
-        held.request_ids.append(request_id)
-        self._held[held.tenant, request_id] = held
-        if len(held.request_ids) > MAX_REQUESTS:
-            self._drop(held, held.request_ids.pop(0))
+        execution.request_ids.append(request_id)
+        self._executions[execution.tenant, request_id] = execution
+        if len(execution.request_ids) > MAX_REQUESTS:
+            self._drop(execution, execution.request_ids.pop(0))
 
-    def find(self, tenant: str, request_id: str) -> Held | None:
+    def find(self, tenant: str, request_id: str) -> ApiExecution | None:
         """The execution of a request; the same id of another tenant is another."""
-        return self._held.get((tenant, request_id))
+        return self._executions.get((tenant, request_id))
 
-    def forget(self, held: Held) -> None:
+    def forget(self, execution: ApiExecution) -> None:
         """It is over, or another process has it."""
-        for request_id in held.request_ids:
-            self._drop(held, request_id)
-        held.request_ids.clear()
+        for request_id in execution.request_ids:
+            self._drop(execution, request_id)
+        execution.request_ids.clear()
 
-    def _drop(self, held: Held, request_id: str) -> None:
-        if self._held.get((held.tenant, request_id)) is held:
-            del self._held[held.tenant, request_id]
+    def _drop(self, execution: ApiExecution, request_id: str) -> None:
+        if self._executions.get((execution.tenant, request_id)) is execution:
+            del self._executions[execution.tenant, request_id]
 
 
 # ----------------------------------------------------------------------------------------------------
 # The other processes that share the ledger, as the executions of this one see them.
 
 
-class Moved(Exception):
+class ExecutionMoved(Exception):
     """Another process had the execution in the meantime, so look for it again."""
 
 
@@ -194,23 +194,23 @@ class Peers(Protocol):
     def unclaim(self, execution_id: str) -> None:
         """It has begun, or never will."""
 
-    async def pass_on(self, execution_id: str, request: ForwardedRequest) -> Passed | None:
+    async def forward(self, execution_id: str, request: ForwardedRequest) -> ForwardedResponse | None:
         """The answer of whoever holds an execution; `None` where only this process may."""
 
-    async def tell_others(self, request: ForwardedRequest) -> None:
+    async def broadcast(self, request: ForwardedRequest) -> None:
         """The same request to all of them."""
 
     async def release(self, executions: list[str]) -> None:
         """Others may take these over at once."""
 
-    async def enter_session(self, session: str, turn: str, gone: Gone | None = None) -> None:
+    async def enter_session(self, session: str, turn: str, hangup: Hangup | None = None) -> None:
         """Wait until no execution of another process has the session."""
 
     def leave_session(self, session: str, *, is_lost: bool) -> None:
         """Give its turn back, unless another process continues the execution."""
 
 
-class Alone:
+class NoPeers:
     """No other process: everything is here, or on record."""
 
     are_there = False
@@ -221,16 +221,16 @@ class Alone:
     def unclaim(self, execution_id: str) -> None:
         pass
 
-    async def pass_on(self, execution_id: str, request: ForwardedRequest) -> Passed | None:
+    async def forward(self, execution_id: str, request: ForwardedRequest) -> ForwardedResponse | None:
         return None
 
-    async def tell_others(self, request: ForwardedRequest) -> None:
+    async def broadcast(self, request: ForwardedRequest) -> None:
         pass
 
     async def release(self, executions: list[str]) -> None:
         pass
 
-    async def enter_session(self, session: str, turn: str, gone: Gone | None = None) -> None:
+    async def enter_session(self, session: str, turn: str, hangup: Hangup | None = None) -> None:
         pass
 
     def leave_session(self, session: str, *, is_lost: bool) -> None:

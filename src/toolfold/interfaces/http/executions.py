@@ -1,4 +1,4 @@
-"""Executions as clients see them: start, continue and cancel, here or at the replica that holds them.
+"""Start, continuation and cancellation of executions, here or at another replica, and idempotency keys.
 
 A request for an execution that another replica holds is forwarded there. If no replica holds it, it is
 brought back from its record. If it moves in the meantime, the search begins again.
@@ -22,29 +22,36 @@ import msgspec
 from toolfold.errors import Fenced, LedgerFailed, ToolfoldError
 from toolfold.interfaces.http import render
 from toolfold.interfaces.http.access.rate_limits import Gate
-from toolfold.interfaces.http.execution_state import Alone, Held, Moved, Peers, Said, Start
-from toolfold.interfaces.http.files import SessionFiles, ended_before, key_of
+from toolfold.interfaces.http.execution_state import (
+    ApiExecution,
+    ExecutionMoved,
+    LastAnswer,
+    NoPeers,
+    Peers,
+    StartRequest,
+)
+from toolfold.interfaces.http.files import SessionFiles, key_of, recorded_response
 from toolfold.interfaces.http.metrics import Metrics
-from toolfold.interfaces.http.registry import Holding
+from toolfold.interfaces.http.registry import ExecutionRegistry
 from toolfold.interfaces.http.render import (
     EXPIRED,
     HOST_FAILURES,
     TIMED_OUT,
-    Answer,
+    ApiResponse,
     Refusal,
-    changes_hands,
-    cut_off,
-    put_off,
+    handover_refusal,
+    interruption_refusal,
+    retryable_refusal,
 )
 from toolfold.interfaces.http.requests import (
     ApprovalDecision,
     ForwardedRequest,
-    Passed,
+    ForwardedResponse,
     ToolResult,
     continuation_of,
     refuse_large,
 )
-from toolfold.interfaces.http.rounds import Rounds, Steps
+from toolfold.interfaces.http.rounds import Rounds, StepRunner
 from toolfold.interfaces.http.settings import Settings
 from toolfold.models import Limits
 from toolfold.runtime import Runtime
@@ -54,7 +61,7 @@ _TRIES: Final = 10
 """To find the replica that holds an execution while it moves."""
 
 
-class Executions:
+class ApiExecutions:
     """The executions of this process, and the way to those of other replicas."""
 
     def __init__(
@@ -66,70 +73,78 @@ class Executions:
         self._gate = gate
         self._metrics = metrics
         self._clock = clock
-        self._peers: Peers = peers if peers is not None else Alone()
+        self._peers: Peers = peers if peers is not None else NoPeers()
         self._is_stopping = False
         self._files = SessionFiles(runtime.sessions)
-        self._holding = Holding(runtime, gate=gate, metrics=metrics, peers=self._peers, clock=clock)
-        self._steps = Steps(runtime, self._holding, limits=limits, gate=gate, metrics=metrics, clock=clock)
+        self._registry = ExecutionRegistry(runtime, gate=gate, metrics=metrics, peers=self._peers, clock=clock)
+        self._steps = StepRunner(runtime, self._registry, limits=limits, gate=gate, metrics=metrics, clock=clock)
         self._rounds = Rounds(
-            runtime, self._holding, self._steps, settings, metrics=metrics, clock=clock, has_peers=self._peers.are_there
+            runtime,
+            self._registry,
+            self._steps,
+            settings,
+            metrics=metrics,
+            clock=clock,
+            has_peers=self._peers.are_there,
         )
 
     # starts
 
-    async def start(self, start: Start) -> Answer:
+    async def start(self, start: StartRequest) -> ApiResponse:
         """Run a program to its end or its first pause."""
         self._gate.start(start.tenant)
-        given = await asyncio.to_thread(self._files.given, start.tenant, start.session, start.files)
-        held = Held(
+        files = await asyncio.to_thread(self._files.read_references, start.tenant, start.session, start.files)
+        execution = ApiExecution(
             execution_id=start.execution_id or secrets.token_hex(8),
             tenant=start.tenant,
             session=start.session,
             deadline=self._clock() + self._rounds.longest_seconds(start, start.timeout_seconds),
             state="starting",
         )
-        self._holding.requests.add(held, start.request_id)
+        self._registry.requests.add(execution, start.request_id)
         try:
-            step = await self._steps.begin(held, start, given)
+            step = await self._steps.begin(execution, start, files)
         except TimeoutError:
-            self._holding.end(held, "timeout")
-            return render.failed(TIMED_OUT, status=408, session=start.session, known_error="Time limit exceeded")
+            self._registry.end(execution, "timeout")
+            return render.error_response(
+                TIMED_OUT, status=408, session=start.session, known_error="Time limit exceeded"
+            )
         except Fenced as error:
             if self._is_stopping:
-                raise await self._failed_start(held, start, error) from error
+                raise await self._failed_start(execution, start, error) from error
             raise
         except HOST_FAILURES as error:
-            self._holding.end(held, "broken")
-            raise await self._failed_start(held, start, error) from error
+            self._registry.end(execution, "broken")
+            raise await self._failed_start(execution, start, error) from error
         if step is None:
-            return await self._rounds.cancelled(held)
-        answer = await self._rounds.answer(held, step)
-        if held.is_paused:
-            held.last = Said(0, b"", answer) if start.execution_id else None
-            self._holding.hold(held)
+            return await self._rounds.cancelled(execution)
+        answer = await self._rounds.answer(execution, step)
+        if execution.is_paused:
+            execution.last = LastAnswer(0, b"", answer) if start.execution_id else None
+            self._registry.hold(execution)
         return answer
 
-    async def _failed_start(self, held: Held, start: Start, error: Exception) -> Refusal:
+    async def _failed_start(self, execution: ApiExecution, start: StartRequest, error: Exception) -> Refusal:
         if start.execution_id:
-            return put_off(error)
+            return retryable_refusal(error)
         with suppress(LedgerFailed):
-            await self._runtime.end_recorded(held.execution_id)  # nobody has a token for it
+            await self._runtime.end_recorded(execution.execution_id)  # nobody has a token for it
         called = error.started if isinstance(error, ToolfoldError) else ()
-        return cut_off(error, started=not {spec.name for spec in start.tools}.issuperset(called))
+        return interruption_refusal(error, started=not {spec.name for spec in start.tools}.issuperset(called))
 
-    async def start_once(self, start: Start, request: ForwardedRequest) -> Answer | Passed:
+    async def start_once(self, start: StartRequest, request: ForwardedRequest) -> ApiResponse | ForwardedResponse:
         """Start an execution with a fixed id, or return the answer to its earlier start."""
 
-        async def attempt() -> Answer | Passed:
+        async def attempt() -> ApiResponse | ForwardedResponse:
             if not await self._peers.claim(start.execution_id):
-                passed = await self._peers.pass_on(start.execution_id, request)
-                if passed is None:
-                    raise Moved  # the other replica gave it up in the meantime
-                return passed
-            return await self._rounds.start_again(start) or await self.start(start)
+                response = await self._peers.forward(start.execution_id, request)
+                if response is None:
+                    raise ExecutionMoved  # the other replica gave it up in the meantime
+                return response
+            return await self._rounds.answer_repeated_start(start) or await self.start(start)
 
         try:
-            return await self._while_it_moves(attempt)
+            return await self._retry_while_moving(attempt)
         finally:
             self._peers.unclaim(start.execution_id)
 
@@ -142,71 +157,73 @@ class Executions:
         """It has begun, or never will."""
         self._peers.unclaim(execution_id)
 
-    async def take_up(self, execution_id: str) -> Answer | None:
+    async def resume_recorded(self, execution_id: str) -> ApiResponse | None:
         """Go on with an execution that is on record, to its next answer; `None` if another replica holds it.
 
         Raises:
             Refusal: It is on record no more.
         """
 
-        async def attempt() -> Answer | None:
+        async def attempt() -> ApiResponse | None:
             recorded = await self._runtime.recorded(execution_id)
             if recorded is None:
                 raise Refusal(400, EXPIRED)
             if recorded.outcome is not None:
-                begun = recorded.start_record
-                return ended_before(recorded.outcome, begun.session.removeprefix(key_of(begun.tenant, "")))
+                start_record = recorded.start_record
+                return recorded_response(
+                    recorded.outcome, start_record.session.removeprefix(key_of(start_record.tenant, ""))
+                )
             if not await self._peers.claim(execution_id):
                 return None
-            return await self._rounds.take_up(execution_id, recorded)
+            return await self._rounds.resume_recorded(execution_id, recorded)
 
         try:
-            return await self._while_it_moves(attempt)
+            return await self._retry_while_moving(attempt)
         finally:
             self._peers.unclaim(execution_id)
 
-    async def pass_on(self, execution_id: str, request: ForwardedRequest) -> Passed | None:
+    async def forward(self, execution_id: str, request: ForwardedRequest) -> ForwardedResponse | None:
         """What the replica says that holds an execution; `None` if no other does."""
-        return await self._peers.pass_on(execution_id, request)
+        return await self._peers.forward(execution_id, request)
 
     # continuations
 
-    async def go_on(
+    async def continue_execution(
         self, text: str, results: Sequence[ToolResult], *, decisions: Sequence[ApprovalDecision] = (), tenant: str,
         session: str | None = None, body_bytes: int = 0, request: ForwardedRequest | None = None,
-    ) -> Answer | Passed:  # fmt: skip
+    ) -> ApiResponse | ForwardedResponse:  # fmt: skip
         """Answer or decide on calls of a paused execution and run it to its end or its next pause."""
         token = self._rounds.read(text, tenant, session)
         if body_bytes > self._reply_bytes:
             refuse_large(results, self._reply_bytes)
-        sent = continuation_of(token, results, decisions, request.request_id if request is not None else "")
+        continuation = continuation_of(token, results, decisions, request.request_id if request is not None else "")
 
-        async def attempt() -> Answer | Passed:
-            held = self._holding.get(token.execution_id)
-            if request is not None and (held is None or not held.is_known):
-                passed = await self._peers.pass_on(token.execution_id, request)
-                if passed is not None:
+        async def attempt() -> ApiResponse | ForwardedResponse:
+            execution = self._registry.get(token.execution_id)
+            if request is not None and (execution is None or not execution.is_known):
+                response = await self._peers.forward(token.execution_id, request)
+                if response is not None:
                     self._metrics.add("forwarded")
-                    return passed
-            return await self._rounds.go_on(sent)
+                    return response
+            return await self._rounds.continue_execution(continuation)
 
-        return await self._while_it_moves(attempt)
+        return await self._retry_while_moving(attempt)
 
-    async def _while_it_moves(self, attempt: Callable[[], Awaitable[_T]]) -> _T:
+    async def _retry_while_moving(self, attempt: Callable[[], Awaitable[_T]]) -> _T:
         """Try again while another replica has the execution now, or just had it."""
         for _ in range(_TRIES):
             try:
                 return await attempt()
-            except Moved:
+            except ExecutionMoved:
                 continue
             except Fenced as error:
                 if self._is_stopping:
-                    raise put_off(error) from error
+                    raise retryable_refusal(error) from error
                 if not self._peers.are_there:
                     raise
             except HOST_FAILURES as error:
-                raise put_off(error) from error
-        raise changes_hands()
+                raise retryable_refusal(error) from error
+        raise handover_refusal()
 
     # cancels
 
@@ -225,37 +242,37 @@ class Executions:
                 raise Refusal(400, EXPIRED)
             execution_id = of_token.execution_id
         for _ in range(_TRIES):
-            held = self._holding.requests.find(tenant, request_id) or self._holding.get(execution_id)
-            if held is None and execution_id in self._runtime.executions:
+            execution = self._registry.requests.find(tenant, request_id) or self._registry.get(execution_id)
+            if execution is None and execution_id in self._runtime.executions:
                 await self._runtime.cancel(execution_id)  # in its first step: whoever waits for that is told
                 return
-            if held is None or not (held.is_known or held.task):
-                await self._cancel_elsewhere(held.execution_id if held is not None else execution_id, request)
+            if execution is None or not (execution.is_known or execution.task):
+                await self._cancel_elsewhere(execution.execution_id if execution is not None else execution_id, request)
                 return
             try:
-                await self._cancel_here(held)
+                await self._cancel_here(execution)
             except Fenced:
-                await self._holding.lose(held)
+                await self._registry.lose(execution)
             else:
                 return
 
-    async def _cancel_here(self, held: Held) -> None:
-        if not held.is_known:
-            self._holding.move(held, "cancel")
-        if held.is_paused:
-            self._holding.end(held, "cancelled")
-        if held.state != "starting":
-            await self._runtime.cancel(held.execution_id)
-        elif held.task is not None:
-            held.task.cancel()
+    async def _cancel_here(self, execution: ApiExecution) -> None:
+        if not execution.is_known:
+            self._registry.move(execution, "cancel")
+        if execution.is_paused:
+            self._registry.end(execution, "cancelled")
+        if execution.state != "starting":
+            await self._runtime.cancel(execution.execution_id)
+        elif execution.task is not None:
+            execution.task.cancel()
         else:
-            self._holding.move(held, "end")  # it waits for its turn, and looks at its state then
+            self._registry.move(execution, "end")  # it waits for its turn, and looks at its state then
 
     async def _cancel_elsewhere(self, execution_id: str, request: ForwardedRequest | None) -> None:
         if request is not None:
             if not execution_id:
-                await self._peers.tell_others(request)
-            elif await self._peers.pass_on(execution_id, request) is not None:
+                await self._peers.broadcast(request)
+            elif await self._peers.forward(execution_id, request) is not None:
                 return
         if execution_id:
             await self._runtime.end_recorded(execution_id)
@@ -264,15 +281,15 @@ class Executions:
 
     async def lose(self, execution_id: str) -> None:
         """Another replica has this execution: end its guest here."""
-        held = self._holding.get(execution_id)
-        if held is None or held.lock.locked():
+        execution = self._registry.get(execution_id)
+        if execution is None or execution.lock.locked():
             await self._runtime.abandon(execution_id)  # the request that waits for it gets `Fenced`
         else:
-            await self._holding.lose(held)
+            await self._registry.lose(execution)
 
     async def drain(self) -> None:
         """Hand paused executions over to the other replicas, now and from now on."""
-        await self._holding.drain()
+        await self._registry.drain()
 
     def suspend(self) -> None:
         """Stop what runs, because the server does not wait any longer; others can continue from the ledger."""
@@ -281,7 +298,7 @@ class Executions:
 
     async def close(self) -> None:
         """Stop the clocks; what is paused stays in the ledger for the next process."""
-        await self._holding.close()
+        await self._registry.close()
 
 
 # ----------------------------------------------------------------------------------------------------
@@ -296,26 +313,28 @@ _ID_BYTES: Final = 8
 
 
 @dataclass(frozen=True, slots=True)
-class _Sent:
+class _KeyedStart:
     """A start that was sent with a key."""
 
     execution_id: str
-    answer: asyncio.Future[Answer | Passed]
+    answer: asyncio.Future[ApiResponse | ForwardedResponse]
 
 
-class Once:
+class IdempotentStarts:
     """The starts of all tenants that had a key; the oldest answers make room, and are in the ledger then."""
 
-    def __init__(self, executions: Executions, settings: Settings) -> None:
+    def __init__(self, executions: ApiExecutions, settings: Settings) -> None:
         self._executions = executions
         self._secret = settings.token_key
         self._max_bytes = settings.remembered_bytes
-        self._sent: dict[tuple[str, str], _Sent] = {}
+        self._starts: dict[tuple[str, str], _KeyedStart] = {}
         self._sizes: dict[tuple[str, str], int] = {}
         """Bytes of those that are answered, the oldest first."""
         self._bytes = 0
 
-    async def start(self, start: Start, key: str | None, request: ForwardedRequest) -> Answer | Passed:
+    async def start(
+        self, start: StartRequest, key: str | None, request: ForwardedRequest
+    ) -> ApiResponse | ForwardedResponse:
         """Start an execution, unless the same request did before, here or at another replica.
 
         Raises:
@@ -323,15 +342,15 @@ class Once:
         """
         if key is None:
             return await self._executions.start(start)
-        start = self.named(start, key, request)
-        sent = self._sent.get((start.tenant, key))
-        if sent is None:
-            return await self._first(start, key, request)
-        if not hmac.compare_digest(sent.execution_id, start.execution_id):
+        start = self.with_execution_id(start, key, request)
+        keyed_start = self._starts.get((start.tenant, key))
+        if keyed_start is None:
+            return await self._start_first(start, key, request)
+        if not hmac.compare_digest(keyed_start.execution_id, start.execution_id):
             raise Refusal(422, f"Idempotency-Key {key[:80]!r} was sent with another request; take a new key")
-        return await asyncio.shield(sent.answer)
+        return await asyncio.shield(keyed_start.answer)
 
-    def named(self, start: Start, key: str, request: ForwardedRequest) -> Start:
+    def with_execution_id(self, start: StartRequest, key: str, request: ForwardedRequest) -> StartRequest:
         """The same start with the id that the execution of this key has, whoever takes it.
 
         Raises:
@@ -343,28 +362,32 @@ class Once:
         whole = msgspec.json.encode([start.tenant, key, request.path, hashlib.sha256(request.body).hexdigest()])
         return replace(start, execution_id=hmac.digest(self._secret, whole, "sha256")[:_ID_BYTES].hex())
 
-    async def _first(self, start: Start, key: str, request: ForwardedRequest) -> Answer | Passed:
-        sent = _Sent(start.execution_id, asyncio.get_running_loop().create_future())
-        self._sent[start.tenant, key] = sent
+    async def _start_first(
+        self, start: StartRequest, key: str, request: ForwardedRequest
+    ) -> ApiResponse | ForwardedResponse:
+        keyed_start = _KeyedStart(start.execution_id, asyncio.get_running_loop().create_future())
+        self._starts[start.tenant, key] = keyed_start
         try:
             answer = await self._executions.start_once(start, request)
         except BaseException as error:
             # Turned away, so nothing is to be remembered: the key may be sent again.
-            self._sent.pop((start.tenant, key), None)
-            sent.answer.set_exception(error if isinstance(error, Exception) else Refusal(503, "the server stops"))
-            sent.answer.exception()  # nobody has to ask for it
+            self._starts.pop((start.tenant, key), None)
+            keyed_start.answer.set_exception(
+                error if isinstance(error, Exception) else Refusal(503, "the server stops")
+            )
+            keyed_start.answer.exception()  # nobody has to ask for it
             raise
-        sent.answer.set_result(answer)
-        if isinstance(answer, Passed):
-            self._sent.pop((start.tenant, key), None)  # it is remembered where it was made
+        keyed_start.answer.set_result(answer)
+        if isinstance(answer, ForwardedResponse):
+            self._starts.pop((start.tenant, key), None)  # it is remembered where it was made
         else:
             self._remember((start.tenant, key), answer)
         return answer
 
-    def _remember(self, key: tuple[str, str], answer: Answer) -> None:
+    def _remember(self, key: tuple[str, str], answer: ApiResponse) -> None:
         self._sizes[key] = len(msgspec.json.encode(answer.body))
         self._bytes += self._sizes[key]
         while len(self._sizes) > MAX_REMEMBERED or self._bytes > self._max_bytes:
             oldest = next(iter(self._sizes))
             self._bytes -= self._sizes.pop(oldest)
-            del self._sent[oldest]
+            del self._starts[oldest]

@@ -21,9 +21,9 @@ from starlette.formparsers import MultiPartException
 from toolfold.interfaces.http import render, requests
 from toolfold.interfaces.http.access.rate_limits import Gate
 from toolfold.interfaces.http.access.tokens import Token
-from toolfold.interfaces.http.body import checked, expect
+from toolfold.interfaces.http.body import require_media_type, validate_body
 from toolfold.interfaces.http.metrics import Metrics
-from toolfold.interfaces.http.render import EXPIRED, Answer, Refusal
+from toolfold.interfaces.http.render import EXPIRED, ApiResponse, Refusal
 from toolfold.interfaces.http.requests import FileReference
 from toolfold.interfaces.http.responses import json_response
 from toolfold.models import File, Outcome
@@ -45,8 +45,8 @@ class SessionFiles:
     def add(self, tenant: str, session: str, uploads: Iterable[tuple[str, bytes]]) -> list[File]:
         """Keep uploads under names of their own, in order."""
         files: dict[str, File] = {}
-        for given_name, data in uploads:
-            name = unused(safe_name(given_name), files)
+        for upload_name, data in uploads:
+            name = unique_name(safe_name(upload_name), files)
             files[name] = File(name=name, data=data, mime=mimetypes.guess_type(name)[0] or "application/octet-stream")
         self._sessions.put(key_of(tenant, session), files.values())
         return list(files.values())
@@ -57,9 +57,9 @@ class SessionFiles:
         Raises:
             Refusal: 404.
         """
-        wanted = file_id.partition(".")[0]
+        requested_id = file_id.partition(".")[0]
         for file in self._sessions.listed(key_of(tenant, session)):
-            if wanted == id_of(session, file.name) or file_id == file.name:
+            if requested_id == id_of(session, file.name) or file_id == file.name:
                 return file
         raise Refusal(404, f"no file {file_id[:80]!r} in this session; it may have expired, upload it again")
 
@@ -71,14 +71,14 @@ class SessionFiles:
         """What `GET /files/{session}` shows; both old and new clients find their fields."""
         key = key_of(tenant, session)
         changed = self._changed_at(key)
-        return [{**described(session, file), **changed} for file in self._sessions.listed(key)]
+        return [{**describe_file(session, file), **changed} for file in self._sessions.listed(key)]
 
     def facts(self, tenant: str, session: str, file_id: str) -> dict[str, Any]:
         """One line of the listing."""
         file = self.find(tenant, session, file_id)
-        return {**described(session, file), **self._changed_at(key_of(tenant, session))}
+        return {**describe_file(session, file), **self._changed_at(key_of(tenant, session))}
 
-    def given(self, tenant: str, session: str, references: Sequence[FileReference]) -> list[File]:
+    def read_references(self, tenant: str, session: str, references: Sequence[FileReference]) -> list[File]:
         """The files that a request refers to, under names that do not collide; the session's own are there anyway."""
         files: dict[str, File] = {}
         for reference in references:
@@ -86,20 +86,20 @@ class SessionFiles:
             file = self.find(tenant, source, reference.id)
             if source == session and reference.name in (None, file.name):
                 continue
-            name = unused(safe_name(reference.name or file.name), files)
-            with file.open() as opened:
-                files[name] = File(name=name, data=opened.read(), mime=file.mime)
+            name = unique_name(safe_name(reference.name or file.name), files)
+            with file.open() as stream:
+                files[name] = File(name=name, data=stream.read(), mime=file.mime)
         return list(files.values())
 
     def _changed_at(self, key: str) -> dict[str, str]:
         return {"lastModified": datetime.fromtimestamp(self._sessions.saved_at(key), UTC).isoformat()}
 
 
-def described(session: str, file: SessionFile) -> dict[str, Any]:
+def describe_file(session: str, file: SessionFile) -> dict[str, Any]:
     """A file with everything that a client may look for."""
     file_id = id_of(session, file.name)
     return {
-        **reference_to(session, file),
+        **file_reference(session, file),
         "name": f"{session}/{file_id}{PurePosixPath(file.name).suffix}",
         "filename": file.name,
         "size": file.size,
@@ -108,7 +108,7 @@ def described(session: str, file: SessionFile) -> dict[str, Any]:
     }
 
 
-def reference_to(session: str, file: File | SessionFile) -> dict[str, Any]:
+def file_reference(session: str, file: File | SessionFile) -> dict[str, Any]:
     """How a response names a file: 3.0.x's `session_id`, 3.9.x's `storage_session_id`."""
     return {
         "id": id_of(session, file.name),
@@ -136,19 +136,19 @@ def id_of(session: str, name: str) -> str:
 def safe_name(name: str) -> str:
     """The last part of a name, without signs that no file name can hold, and not too long for one."""
     last = name.replace("\\", "/").rpartition("/")[2]
-    kept = "".join(sign for sign in last if sign.isprintable()).encode("utf-8", "ignore").decode()
-    kept = kept.strip() if kept.strip() not in (".", "..") else ""
-    if len(kept.encode()) > _LONGEST_NAME_BYTES:
-        suffix = PurePosixPath(kept).suffix.encode()[:20].decode("utf-8", "ignore")
-        kept = kept.encode()[: _LONGEST_NAME_BYTES - 20].decode("utf-8", "ignore") + suffix
-    return kept or "file"
+    file_name = "".join(sign for sign in last if sign.isprintable()).encode("utf-8", "ignore").decode()
+    file_name = file_name.strip() if file_name.strip() not in (".", "..") else ""
+    if len(file_name.encode()) > _LONGEST_NAME_BYTES:
+        suffix = PurePosixPath(file_name).suffix.encode()[:20].decode("utf-8", "ignore")
+        file_name = file_name.encode()[: _LONGEST_NAME_BYTES - 20].decode("utf-8", "ignore") + suffix
+    return file_name or "file"
 
 
-def unused(name: str, taken: Iterable[str]) -> str:
+def unique_name(name: str, used_names: Iterable[str]) -> str:
     """`data.csv`, `data_1.csv`, ..."""
-    path, others = PurePosixPath(name), set(taken)
+    path, name_set = PurePosixPath(name), set(used_names)
     number = 1
-    while name in others:
+    while name in name_set:
         name = f"{path.stem}_{number}{path.suffix}"
         number += 1
     return name
@@ -158,21 +158,21 @@ def unused(name: str, taken: Iterable[str]) -> str:
 # Answers of executions that ended before this process, or without it: the record says how.
 
 
-def ended_before(outcome: Outcome, session: str) -> Answer:
+def recorded_response(outcome: Outcome, session: str) -> ApiResponse:
     """The answer that the end of an execution had."""
-    files = [reference_to(session, file) for file in outcome.files]
-    return render.ended(outcome, session=session, files=files)
+    files = [file_reference(session, file) for file in outcome.files]
+    return render.outcome_response(outcome, session=session, files=files)
 
 
-async def expired_before(runtime: Runtime, token: Token, now: float) -> Answer:
+async def expired_response(runtime: Runtime, token: Token, now: float) -> ApiResponse:
     """The answer to a continuation that comes too late, with the output of a program that was paused until then."""
     recorded = await runtime.recorded(token.execution_id)
     outcome = recorded.outcome if recorded is not None else None
     if recorded is not None and outcome is None and recorded.start_record.expires_at <= now:
         await runtime.end_recorded(token.execution_id, "timeout")  # nobody else will
     if outcome is None or outcome.status != "timeout":
-        return render.stopped(EXPIRED, None, session="")
-    return render.stopped(EXPIRED, outcome, session=token.session)
+        return render.stopped_response(EXPIRED, None, session="")
+    return render.stopped_response(EXPIRED, outcome, session=token.session)
 
 
 # ----------------------------------------------------------------------------------------------------
@@ -202,17 +202,17 @@ class FileRoutes:
 
     async def upload(self, request: Request) -> Response:
         """Put files into a session: a new one, or that of the field `session_id`."""
-        session, files = await self._uploaded(request)
-        named = [{"fileId": id_of(session, name), "filename": name} for name in files]
-        body = {"message": "success", "session_id": session, "storage_session_id": session, "files": named}
+        session, files = await self._save_uploads(request)
+        entries = [{"fileId": id_of(session, name), "filename": name} for name in files]
+        body = {"message": "success", "session_id": session, "storage_session_id": session, "files": entries}
         return json_response(200, body)
 
     async def upload_batch(self, request: Request) -> Response:
         """The same, with a status for each file."""
-        session, files = await self._uploaded(request)
-        named = [{"status": "success", "fileId": id_of(session, name), "filename": name} for name in files]
-        counts = {"succeeded": len(named), "failed": 0}
-        body = {"message": "success", "session_id": session, "storage_session_id": session, "files": named}
+        session, files = await self._save_uploads(request)
+        entries = [{"status": "success", "fileId": id_of(session, name), "filename": name} for name in files]
+        counts = {"succeeded": len(entries), "failed": 0}
+        body = {"message": "success", "session_id": session, "storage_session_id": session, "files": entries}
         return json_response(200, {**body, **counts})
 
     async def list_files(self, request: Request, session: str) -> Response:
@@ -223,15 +223,15 @@ class FileRoutes:
     async def download(self, request: Request, session: str, file: str) -> Response:
         """One file, as it is."""
         tenant = await self._tenant(request)
-        found = await asyncio.to_thread(self._files.find, tenant, session, file)
-        opened, size = await asyncio.to_thread(_opened, found)
+        session_file = await asyncio.to_thread(self._files.find, tenant, session, file)
+        stream, size = await asyncio.to_thread(_open_file, session_file)
         # Always as an attachment, never guessed: a program may have written a page with a script in it.
         headers = {
-            "Content-Disposition": f"attachment; filename*=UTF-8''{quote(found.name, safe='')}",
+            "Content-Disposition": f"attachment; filename*=UTF-8''{quote(session_file.name, safe='')}",
             "X-Content-Type-Options": "nosniff",
             "Content-Length": str(size),
         }
-        return StreamingResponse(_pieces(opened), media_type=found.mime, headers=headers)
+        return StreamingResponse(_pieces(stream), media_type=session_file.mime, headers=headers)
 
     async def file_facts(self, request: Request, session: str, file: str) -> Response:
         """Whether a file is still there, with its size and the time of its last change."""
@@ -244,9 +244,9 @@ class FileRoutes:
         await asyncio.to_thread(self._files.remove, tenant, session, file)
         return json_response(200, {"message": "success"})
 
-    async def _uploaded(self, request: Request) -> tuple[str, list[str]]:
+    async def _save_uploads(self, request: Request) -> tuple[str, list[str]]:
         tenant = await self._tenant(request)
-        expect(request, "multipart/form-data")
+        require_media_type(request, "multipart/form-data")
         self._gate.start(tenant)
         try:
             async with request.form(max_files=_MAX_UPLOADED_FILES, max_fields=50) as form:
@@ -257,24 +257,24 @@ class FileRoutes:
             raise Refusal(400, "the form cannot be read; send multipart/form-data with a file") from error
         if not uploads:
             raise Refusal(400, "the form has no file; send one in the field 'file'")
-        wanted = {"code": "", "session_id": texts["session_id"]} if "session_id" in texts else {"code": ""}
-        session = checked(wanted, requests.ExecuteRequest).session_id or new_session()
+        fields = {"code": "", "session_id": texts["session_id"]} if "session_id" in texts else {"code": ""}
+        session = validate_body(fields, requests.ExecuteRequest).session_id or new_session()
         files = await asyncio.to_thread(self._files.add, tenant, session, uploads)
         self._metrics.add("uploaded_bytes", sum(file.size for file in files))
         return session, [file.name for file in files]
 
 
-def _opened(kept: SessionFile) -> tuple[BinaryIO, int]:
+def _open_file(session_file: SessionFile) -> tuple[BinaryIO, int]:
     try:
-        opened = kept.open()
+        stream = session_file.open()
     except FileNotFoundError as error:
-        raise Refusal(404, f"the file {kept.name[:80]!r} has just changed; ask for it again") from error
-    return opened, opened.seek(0, os.SEEK_END)
+        raise Refusal(404, f"the file {session_file.name[:80]!r} has just changed; ask for it again") from error
+    return stream, stream.seek(0, os.SEEK_END)
 
 
-async def _pieces(opened: BinaryIO) -> AsyncIterator[bytes]:
+async def _pieces(stream: BinaryIO) -> AsyncIterator[bytes]:
     """A file bit by bit: a client that does not read holds one of them, not all."""
-    with opened:
-        opened.seek(0)
-        while piece := await asyncio.to_thread(opened.read, _PIECE_BYTES):
+    with stream:
+        stream.seek(0)
+        while piece := await asyncio.to_thread(stream.read, _PIECE_BYTES):
             yield piece

@@ -1,4 +1,4 @@
-"""One replica asks another: the same request, signed, and its answer passed on as it is.
+"""Forwarding of requests between replicas: signed requests, and responses passed on unchanged.
 
 Signed is what the request says, for whom, and to which replica, with a key that is made from that of the
 tokens. There is no time in it: whoever sends it again repeats a request that does nothing the second time.
@@ -16,12 +16,12 @@ import httpx2
 import msgspec
 
 from toolfold.interfaces.http.render import Refusal
-from toolfold.interfaces.http.requests import HEADER, ForwardedRequest, Passed
+from toolfold.interfaces.http.requests import HEADER, ForwardedRequest, ForwardedResponse
 
 _ANSWERED_HEADERS: Final = ("content-type", "retry-after", "location")
 _PURPOSE: Final = b"toolfold: a request from replica to replica"
 MISDIRECTED: Final = 421
-GONE: Final = "another replica has this address now"
+REPLICA_REPLACED: Final = "another replica has this address now"
 MOVED: Final = "another replica holds this execution"
 _CONNECT_SECONDS: Final = 2.0
 
@@ -46,25 +46,25 @@ class Forwarder:
         """Let go of the connections."""
         await self._client.aclose()
 
-    async def send(self, request: ForwardedRequest, replica: str, address: str) -> Passed | None:
+    async def send(self, request: ForwardedRequest, replica: str, address: str) -> ForwardedResponse | None:
         """What that replica says; `None` if it does not."""
         tenant = base64.urlsafe_b64encode(request.tenant.encode()).decode()
         digest = hashlib.sha256(request.body).hexdigest()
         signed = f"{replica}.{tenant}.{digest}.{self._signature(request, replica, digest)}"
         # Named even where it is empty: the client has one of its own, which is not signed.
-        named = {"user-agent": "", **request.headers, HEADER: signed, "content-type": "application/json"}
+        texts = {"user-agent": "", **request.headers, HEADER: signed, "content-type": "application/json"}
         # As bytes, as they came: text that is not ASCII would be refused.
-        headers = {name.encode(): value.encode("latin-1") for name, value in named.items()}
+        headers = {name.encode(): value.encode("latin-1") for name, value in texts.items()}
         try:
-            answer = await self._client.request(
+            response = await self._client.request(
                 request.method, address + request.path, content=request.body, headers=headers
             )
         except (httpx2.TransportError, httpx2.InvalidURL):
             return None
-        kept = {name: answer.headers[name] for name in _ANSWERED_HEADERS if name in answer.headers}
-        return Passed(answer.status_code, answer.content, kept)
+        response_headers = {name: response.headers[name] for name in _ANSWERED_HEADERS if name in response.headers}
+        return ForwardedResponse(response.status_code, response.content, response_headers)
 
-    def receive(self, signed: str, request: ForwardedRequest, replica: str) -> Vouched:
+    def receive(self, signed: str, request: ForwardedRequest, replica: str) -> VerifiedSender:
         """What another replica vouches for; its body need not have come yet.
 
         Raises:
@@ -76,13 +76,13 @@ class Forwarder:
         try:
             tenant = base64.urlsafe_b64decode(encoded).decode()
         except ValueError as error:
-            raise _not_ours() from error
+            raise _untrusted_refusal() from error
         expected = self._signature(replace(request, tenant=tenant), target, digest)
         if not hmac.compare_digest(signature.encode("utf-8", "surrogatepass"), expected.encode()):
-            raise _not_ours()
+            raise _untrusted_refusal()
         if target != replica:
-            raise Refusal(MISDIRECTED, GONE, is_contract=False)
-        return Vouched(tenant, digest)
+            raise Refusal(MISDIRECTED, REPLICA_REPLACED, is_contract=False)
+        return VerifiedSender(tenant, digest)
 
     def _signature(self, request: ForwardedRequest, replica: str, digest: str) -> str:
         words = (request.method, request.path, replica, request.tenant, sorted(request.headers.items()), digest)
@@ -90,7 +90,7 @@ class Forwarder:
 
 
 @dataclass(frozen=True, slots=True)
-class Vouched:
+class VerifiedSender:
     """Whose request it is, and which body it must have."""
 
     tenant: str
@@ -99,8 +99,8 @@ class Vouched:
     def check(self, body: bytes) -> None:
         """Raises 401 for another body than the replica sent."""
         if hashlib.sha256(body).hexdigest() != self._digest:
-            raise _not_ours()
+            raise _untrusted_refusal()
 
 
-def _not_ours() -> Refusal:
+def _untrusted_refusal() -> Refusal:
     return Refusal(401, "missing or wrong API key", is_contract=False)

@@ -1,4 +1,4 @@
-"""Counts for `/metrics`, in Prometheus' text form. By hand: a few dozen lines against one more package."""
+"""Metrics for `/metrics`, in the Prometheus text format, written without a client library."""
 
 from __future__ import annotations
 
@@ -73,11 +73,11 @@ class Metrics:
                 case "histogram":
                     lines += self._histogram(name)
                 case _:
-                    found = sorted((label, count) for (one, label), count in self._counts.items() if one == name)
-                    lines += [f"{name}{label} {count:.15g}" for label, count in found] or [f"{name} 0"]
+                    counts = sorted((label, count) for (entry, label), count in self._counts.items() if entry == name)
+                    lines += [f"{name}{label} {count:.15g}" for label, count in counts] or [f"{name} 0"]
         for name, (kind, help_text, field) in (_OF_NODE if nodes else {}).items():
             lines += [f"# HELP {name} {help_text}", f"# TYPE {name} {kind}"]
-            lines += [f'{name}{{node="{one.address}"}} {getattr(one, field)}' for one in nodes]
+            lines += [f'{name}{{node="{entry.address}"}} {getattr(entry, field)}' for entry in nodes]
         return "\n".join(lines) + "\n"
 
     def _histogram(self, name: str) -> list[str]:

@@ -1,4 +1,4 @@
-"""What OpenAPI says of each path: bodies, answers, statuses. Describes; nothing here reads a request."""
+"""OpenAPI document of the HTTP interface: response models, statuses, and the pages that show it."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from pydantic.json_schema import models_json_schema
 
 from toolfold.interfaces.http import requests
 
-Described: TypeAlias = tuple[str, str, str, Callable[..., Awaitable[Response]]]
+RouteDescription: TypeAlias = tuple[str, str, str, Callable[..., Awaitable[Response]]]
 """Method, base path, path behind it, endpoint."""
 
 
-class Shape(BaseModel):
+class ResponseBody(BaseModel):
     """A JSON answer."""
 
     model_config = ConfigDict(use_attribute_docstrings=True, extra="forbid")
 
 
-class ToolCall(Shape):
+class ToolCall(ResponseBody):
     """A call that only the client can answer."""
 
     id: str
@@ -33,7 +33,7 @@ class ToolCall(Shape):
     input: dict[str, Any]
 
 
-class FileNamed(Shape):
+class FileNamed(ResponseBody):
     """A file of a session."""
 
     id: str
@@ -42,7 +42,7 @@ class FileNamed(Shape):
     storage_session_id: str
 
 
-class ToolCallRequired(Shape):
+class ToolCallRequired(ResponseBody):
     """The client's turn: all calls that the program waits for."""
 
     status: Literal["tool_call_required"]
@@ -51,7 +51,7 @@ class ToolCallRequired(Shape):
     tool_calls: list[ToolCall]
 
 
-class ApprovalRequired(Shape):
+class ApprovalRequired(ResponseBody):
     """The client's turn: calls that need a person's yes, and those that the program waits for beside them."""
 
     status: Literal["approval_required"]
@@ -62,7 +62,7 @@ class ApprovalRequired(Shape):
     """To be answered with `decisions`. Only where the server asks its clients: `http.ask_clients`."""
 
 
-class Completed(Shape):
+class Completed(ResponseBody):
     """The program ended."""
 
     status: Literal["completed"]
@@ -75,7 +75,7 @@ class Completed(Shape):
     """Names of files that were given and that the program removed; not there where it removed none."""
 
 
-class StillRunning(Shape):
+class StillRunning(ResponseBody):
     """The request preferred not to wait any longer: `GET /executions/{execution_id}?wait=` does."""
 
     status: Literal["running"]
@@ -83,7 +83,7 @@ class StillRunning(Shape):
     execution_id: str
 
 
-class Failed(Shape):
+class Failed(ResponseBody):
     """The program raised or was stopped, or the request went no further."""
 
     status: Literal["error"]
@@ -93,7 +93,7 @@ class Failed(Shape):
     session_id: str | None = None
 
 
-class Ran(Shape):
+class Ran(ResponseBody):
     """What `POST /exec` gives; a program that raised is in its `stderr`."""
 
     stdout: str
@@ -105,7 +105,7 @@ class Ran(Shape):
     """Not there where LibreChat's request went no further."""
 
 
-class CommandResult(Shape):
+class CommandResult(ResponseBody):
     """How a program ran, as a process would have."""
 
     status: Literal["Finished", "Error", "TimeLimitExceeded"]
@@ -115,7 +115,7 @@ class CommandResult(Shape):
     stderr: str
 
 
-class RanCode(Shape):
+class RanCode(ResponseBody):
     """What `POST /run_code` gives, as SandboxFusion does."""
 
     status: Literal["Success", "Failed", "SandboxError"]
@@ -129,20 +129,20 @@ class RanCode(Shape):
     """Contents in base64, by name."""
 
 
-class CancellationRequested(Shape):
+class CancellationRequested(ResponseBody):
     """Also where there was nothing to cancel."""
 
     status: Literal["cancellation_requested"]
 
 
-class UploadedFile(Shape):
+class UploadedFile(ResponseBody):
     """A file under the name that it has now."""
 
     fileId: str
     filename: str
 
 
-class Uploaded(Shape):
+class Uploaded(ResponseBody):
     """The session of an upload, and its files."""
 
     message: Literal["success"]
@@ -157,7 +157,7 @@ class UploadedOfBatch(UploadedFile):
     status: Literal["success"]
 
 
-class UploadedBatch(Shape):
+class UploadedBatch(ResponseBody):
     """The session of an upload, with a status for each file."""
 
     message: Literal["success"]
@@ -178,20 +178,20 @@ class FileFacts(FileNamed):
     metadata: dict[str, str]
 
 
-class Deleted(Shape):
+class Deleted(ResponseBody):
     """The file is gone."""
 
     message: Literal["success"]
 
 
-class State(Shape):
+class State(ResponseBody):
     """Of the server."""
 
     status: Literal["ok", "ready", "not ready"]
     version: str | None = None
 
 
-class Refused(Shape):
+class Refused(ResponseBody):
     """Why, in one line."""
 
     error: str
@@ -199,14 +199,14 @@ class Refused(Shape):
     """With 503 to a start: whether tools of this server were called, so that sending it again may do the same twice."""
 
 
-class RateLimited(Shape):
+class RateLimited(ResponseBody):
     """Too much for now."""
 
     error: Literal["rate_limited"]
     retry_after_seconds: int
 
 
-_WORDS: Final[dict[int, tuple[str, tuple[type[Shape], ...]]]] = {
+_STATUS_TEXTS: Final[dict[int, tuple[str, tuple[type[ResponseBody], ...]]]] = {
     400: ("What is wrong with the request, its token or its rounds.", (Failed, Refused)),
     401: ("Missing or wrong API key.", (Refused,)),
     403: ("No key is configured, and the request is not from this machine.", (Refused,)),
@@ -223,7 +223,7 @@ _WORDS: Final[dict[int, tuple[str, tuple[type[Shape], ...]]]] = {
 _DOOR: Final = (401, 403)
 _PROGRAM: Final = (400, *_DOOR, 404, 408, 409, 413, 415, 422, 429, 500, 503)
 _FILE: Final = (400, *_DOOR, 404, 429)
-_ANSWERS: Final[dict[tuple[str, str], tuple[tuple[type[Shape], ...], tuple[int, ...]]]] = {
+_ANSWERS: Final[dict[tuple[str, str], tuple[tuple[type[ResponseBody], ...], tuple[int, ...]]]] = {
     ("POST", "/exec/programmatic"): ((ToolCallRequired, ApprovalRequired, Completed, Failed), _PROGRAM),
     ("POST", "/exec"): ((Ran, Failed), _PROGRAM),
     ("POST", "/exec/batch"): ((), (400, *_DOOR, 404, 408, 413, 415, 429, 500, 503)),
@@ -252,17 +252,17 @@ _PLAIN: Final = {
     ("GET", "/executions/{execution_id}/output"): "text/event-stream",
     ("POST", "/exec/batch"): "application/x-ndjson",
 }
-_REQUESTS: Final[dict[str, type[requests.Request]]] = {
+_REQUESTS: Final[dict[str, type[requests.RequestBody]]] = {
     "/exec/programmatic": requests.ProgrammaticRequest,
     "/exec/programmatic/cancel": requests.CancelRequest,
     "/exec": requests.ExecuteRequest,
     "/exec/batch": requests.BatchRequest,
     "/run_code": requests.RunCodeRequest,
 }
-_SHAPES: Final[set[type[Shape]]] = {
+_SHAPES: Final[set[type[ResponseBody]]] = {
     StillRunning,
     *(one for shapes, _ in _ANSWERS.values() for one in shapes),
-    *(one for _, shapes in _WORDS.values() for one in shapes),
+    *(one for _, shapes in _STATUS_TEXTS.values() for one in shapes),
 }
 _REFERENCE: Final = "#/components/schemas/{model}"
 _PART: Final = re.compile(r"{(\w+)}")
@@ -289,20 +289,20 @@ _WAIT: Final = {
 }  # fmt: skip
 
 
-def completed(found: dict[str, Any], described: Iterable[Described]) -> dict[str, Any]:
+def completed(document: dict[str, Any], descriptions: Iterable[RouteDescription]) -> dict[str, Any]:
     """A document with our routes, as FastAPI describes them, and with our shapes; in place."""
     router = APIRouter()
-    for method, base_path, path, endpoint in described:
+    for method, base_path, path, endpoint in descriptions:
         options = _options(method, path)
         router.add_api_route(f"{base_path}{path}", endpoint, methods=[method], response_class=Response, **options)
-    found["paths"] |= get_openapi(title="", version="", routes=router.routes)["paths"]
-    found["components"] = _components()
-    return found
+    document["paths"] |= get_openapi(title="", version="", routes=router.routes)["paths"]
+    document["components"] = _components()
+    return document
 
 
 def _components() -> dict[str, Any]:
-    models: list[Any] = [(one, "serialization") for one in sorted(_SHAPES, key=lambda shape: shape.__name__)]
-    models += [(one, "validation") for one in _REQUESTS.values()]
+    models: list[Any] = [(model, "serialization") for model in sorted(_SHAPES, key=lambda shape: shape.__name__)]
+    models += [(model, "validation") for model in _REQUESTS.values()]
     _, schemas = models_json_schema(models, ref_template=_REFERENCE)
     return {
         "schemas": schemas["$defs"],
@@ -325,7 +325,8 @@ def _options(method: str, path: str) -> dict[str, Any]:
     if path.startswith("/exec/") and success != 200:
         responses[200] = {"description": "An error, for LibreChat.", "content": _json(Failed)}
     responses |= {
-        status: {"description": _WORDS[status][0], "content": _json(*_WORDS[status][1])} for status in refusals
+        status: {"description": _STATUS_TEXTS[status][0], "content": _json(*_STATUS_TEXTS[status][1])}
+        for status in refusals
     }
     extra: dict[str, Any] = {}
     if path not in _OPEN:
@@ -348,7 +349,7 @@ def _in_path(name: str) -> dict[str, Any]:
     return {"name": name, "in": "path", "required": True, "schema": schema}
 
 
-def _content(method: str, path: str, shapes: tuple[type[Shape], ...]) -> dict[str, Any]:
+def _content(method: str, path: str, shapes: tuple[type[ResponseBody], ...]) -> dict[str, Any]:
     if (method, path) in _PLAIN:
         return {_PLAIN[method, path]: {"schema": _TEXT}}
     content = _json(*shapes)

@@ -1,4 +1,4 @@
-"""Outcomes and refusals as response bodies: documented statuses for everyone, LibreChat's own words for LibreChat."""
+"""Response bodies for outcomes and refusals, with the statuses and wording that LibreChat expects."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def rate_limited(seconds: float) -> Refusal:
     return Refusal(429, "rate_limited", is_contract=False, retry_after_seconds=max(1, round(seconds + 0.5)))
 
 
-def client_gone() -> Refusal:
+def hangup_refusal() -> Refusal:
     """Nobody reads this; the status is what proxies write to their logs in this case."""
     return Refusal(499, "the client closed the connection", is_contract=False)
 
@@ -61,7 +61,7 @@ HOST_FAILURES: Final = (EngineError, LedgerFailed, OSError)
 _STOPS: Final = "the server stops"
 
 
-def cut_off(error: Exception, *, started: bool) -> Refusal:
+def interruption_refusal(error: Exception, *, started: bool) -> Refusal:
     """The host failed a program that nobody can continue; a client that sends it again starts from scratch."""
     hint = (
         "tools of this server were called and may have run, so sending it again may do the same twice"
@@ -71,12 +71,12 @@ def cut_off(error: Exception, *, started: bool) -> Refusal:
     return Refusal(503, f"{_failure(error)}; {hint}", is_contract=False, started=started)
 
 
-def put_off(error: Exception) -> Refusal:
+def retryable_refusal(error: Exception) -> Refusal:
     """The host failed a program that is on record; the same request, sent again, continues it."""
     return Refusal(503, f"{_failure(error)}; nothing is lost, send the same request again", is_contract=False)
 
 
-def changes_hands() -> Refusal:
+def handover_refusal() -> Refusal:
     """No replica had it for long enough."""
     return Refusal(503, "the execution moves from replica to replica; try again", is_contract=False)
 
@@ -89,7 +89,7 @@ def _failure(error: Exception) -> str:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Answer:
+class _ErrorStatus:
     """What a client gets for one class of errors."""
 
     status: int
@@ -97,17 +97,17 @@ class _Answer:
     prefix: str = ""
 
 
-OF_ERROR: Final[dict[type[ToolfoldError], _Answer]] = {
-    **dict.fromkeys((errors.UsageError, errors.SealBroken), _Answer(status=400)),
-    errors.Fenced: _Answer(status=409),
-    errors.LedgerFull: _Answer(status=413),
-    **dict.fromkeys((errors.EngineError, errors.EngineCrashed), _Answer(status=500, prefix="the sandbox broke: ")),
-    **dict.fromkeys((errors.EngineUnavailable, errors.LedgerFailed), _Answer(status=503, is_contract=False)),
-    **dict.fromkeys((errors.ToolfoldError, errors.ReplayDiverged), _Answer(status=500)),
+OF_ERROR: Final[dict[type[ToolfoldError], _ErrorStatus]] = {
+    **dict.fromkeys((errors.UsageError, errors.SealBroken), _ErrorStatus(status=400)),
+    errors.Fenced: _ErrorStatus(status=409),
+    errors.LedgerFull: _ErrorStatus(status=413),
+    **dict.fromkeys((errors.EngineError, errors.EngineCrashed), _ErrorStatus(status=500, prefix="the sandbox broke: ")),
+    **dict.fromkeys((errors.EngineUnavailable, errors.LedgerFailed), _ErrorStatus(status=503, is_contract=False)),
+    **dict.fromkeys((errors.ToolfoldError, errors.ReplayDiverged), _ErrorStatus(status=500)),
     **dict.fromkeys((
         errors.ToolError, errors.ToolNotFound, errors.ToolRefused, errors.ToolArgumentsInvalid, errors.ToolTimedOut,
         errors.ToolFailed, errors.ToolUnreachable, errors.ServerHungUp, errors.AgentUnreachable, errors.ReplyUnfit,
-    ), _Answer(status=500)),
+    ), _ErrorStatus(status=500)),
 }  # fmt: skip
 """The one place where an exception of ours becomes an HTTP status."""
 
@@ -123,7 +123,7 @@ LIBRECHAT: Final = "LibreChat/"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
+class ApiResponse:
     """A response, before it is known who reads it."""
 
     status: int = 200
@@ -137,7 +137,7 @@ def is_librechat(user_agent: str) -> bool:
     return user_agent.startswith(LIBRECHAT)
 
 
-def for_client(answer: Answer, user_agent: str) -> tuple[int, dict[str, Any]]:
+def for_client(answer: ApiResponse, user_agent: str) -> tuple[int, dict[str, Any]]:
     """HTTP status and body for whoever asked."""
     body = answer.body
     if body.get("status") != "error" or not is_librechat(user_agent):
@@ -149,27 +149,27 @@ def for_client(answer: Answer, user_agent: str) -> tuple[int, dict[str, Any]]:
     return 200, {**body, "error": answer.known_error or body["error"], "stderr": stderr}
 
 
-def tool_calls(paused: Paused, *, session: str, token: str) -> Answer:
+def tool_calls(paused: Paused, *, session: str, token: str) -> ApiResponse:
     """The client's turn: what it is to execute, and where the server asks its clients, what it is to approve."""
-    asks = {"approvals": _shown(paused.approvals)} if paused.approvals else {}
-    return Answer(
+    asks = {"approvals": _call_bodies(paused.approvals)} if paused.approvals else {}
+    return ApiResponse(
         body={
             "status": "approval_required" if asks else "tool_call_required",
             "session_id": session,
             "continuation_token": token,
-            "tool_calls": _shown(paused.calls),
+            "tool_calls": _call_bodies(paused.calls),
             **asks,
         }
     )
 
 
-def _shown(calls: Sequence[Call]) -> list[dict[str, Any]]:
+def _call_bodies(calls: Sequence[Call]) -> list[dict[str, Any]]:
     return [{"id": call_name(call.id), "name": call.tool, "input": call.arguments} for call in calls]
 
 
-def accepted(execution_id: str, *, session: str) -> Answer:
+def accepted_response(execution_id: str, *, session: str) -> ApiResponse:
     """Not yet: it runs, and can be waited for."""
-    return Answer(status=202, body={"status": "running", "session_id": session, "execution_id": execution_id})
+    return ApiResponse(status=202, body={"status": "running", "session_id": session, "execution_id": execution_id})
 
 
 def call_name(call_id: int) -> str:
@@ -177,74 +177,76 @@ def call_name(call_id: int) -> str:
     return f"call_{call_id:03d}"
 
 
-def ended(outcome: Outcome, *, session: str, files: list[dict[str, Any]]) -> Answer:
+def outcome_response(outcome: Outcome, *, session: str, files: list[dict[str, Any]]) -> ApiResponse:
     """How a program ended."""
-    stdout = _marked(outcome.stdout, outcome.stdout_cut_bytes)
-    stderr = _marked(outcome.stderr, outcome.stderr_cut_bytes)
+    stdout = _with_truncation_note(outcome.stdout, outcome.stdout_cut_bytes)
+    stderr = _with_truncation_note(outcome.stderr, outcome.stderr_cut_bytes)
     if outcome.status == "finished":
         body = {"status": "completed", "session_id": session, "stdout": stdout, "stderr": stderr, "files": files}
         # Not where there are none: other clients know answers without it.
         deleted = {"deleted_files": list(outcome.deleted_files)} if outcome.deleted_files else {}
-        return Answer(body={**body, **deleted})
+        return ApiResponse(body={**body, **deleted})
     problem = outcome.problem
-    text, status, known = f"program {outcome.status}", 200, "Sandbox exited with code 1"
+    text, status, known_error = f"program {outcome.status}", 200, "Sandbox exited with code 1"
     if problem is not None:
         text = problem.message
-        known = {"memory": "Out of memory", "cpu": "Time limit exceeded"}.get(problem.kind, known)
+        known_error = {"memory": "Out of memory", "cpu": "Time limit exceeded"}.get(problem.kind, known_error)
     match outcome.status:
         case "timeout":
-            text, status, known = TIMED_OUT, 408, "Time limit exceeded"
+            text, status, known_error = TIMED_OUT, 408, "Time limit exceeded"
         case "cancelled":
             text, status = CANCELLED, 400
         case "rejected" if problem is not None:
             stderr = f"SyntaxError: {problem}\n" if problem.kind == "syntax" else f"{problem}\n"
             text = stderr.partition("\n")[0]
-    return failed(text, status=status, session=session, stdout=stdout, stderr=stderr, known_error=known)
+    return error_response(text, status=status, session=session, stdout=stdout, stderr=stderr, known_error=known_error)
 
 
-def _marked(text: str, cut_bytes: int) -> str:
+def _with_truncation_note(text: str, cut_bytes: int) -> str:
     """Output, and how much of it is missing."""
     if not cut_bytes:
         return text
     return f"{text}\n... (truncated) {cut_bytes} more bytes; write long output to a file in /mnt/data"
 
 
-def stopped(text: str, outcome: Outcome | None, *, session: str) -> Answer:
+def stopped_response(text: str, outcome: Outcome | None, *, session: str) -> ApiResponse:
     """An execution that may not go on, with what it printed so far."""
     if outcome is None:
-        return failed(text, status=400, session=session)
-    stdout = _marked(outcome.stdout, outcome.stdout_cut_bytes)
-    stderr = _marked(outcome.stderr, outcome.stderr_cut_bytes)
-    return failed(text, status=400, session=session, stdout=stdout, stderr=stderr)
+        return error_response(text, status=400, session=session)
+    stdout = _with_truncation_note(outcome.stdout, outcome.stdout_cut_bytes)
+    stderr = _with_truncation_note(outcome.stderr, outcome.stderr_cut_bytes)
+    return error_response(text, status=400, session=session, stdout=stdout, stderr=stderr)
 
 
-def failed(
+def error_response(
     text: str, *, status: int, session: str = "", stdout: str = "", stderr: str = "", known_error: str = ""
-) -> Answer:
+) -> ApiResponse:
     """An error; its text is the first line of `stderr` too, unless a program's traceback says it anyway."""
     if not stderr.startswith(text) and (status != 200 or text not in stderr):
         stderr = f"{text}\n{stderr}"
     body = {"status": "error", "error": text, "stdout": stdout, "stderr": stderr}
-    return Answer(status=status, body={**body, "session_id": session} if session else body, known_error=known_error)
+    return ApiResponse(
+        status=status, body={**body, "session_id": session} if session else body, known_error=known_error
+    )
 
 
-def refused(refusal: Refusal) -> Answer:
+def refusal_response(refusal: Refusal) -> ApiResponse:
     """A request that was turned away; plain for what every client reads from the HTTP status."""
     if refusal.retry_after_seconds:
-        return Answer(
+        return ApiResponse(
             status=refusal.status,
             body={"error": refusal.text, "retry_after_seconds": refusal.retry_after_seconds},
         )
     if not refusal.is_contract:
-        said = {} if refusal.started is None else {"started": refusal.started}
-        return Answer(status=refusal.status, body={"error": refusal.text, **said})
-    return failed(refusal.text, status=refusal.status)
+        extra = {} if refusal.started is None else {"started": refusal.started}
+        return ApiResponse(status=refusal.status, body={"error": refusal.text, **extra})
+    return error_response(refusal.text, status=refusal.status)
 
 
-def plain(answer: Answer) -> Answer:
+def plain_response(answer: ApiResponse) -> ApiResponse:
     """The same for `POST /exec`, whose clients know no `status`: a failed program is its stderr."""
     body = answer.body
     if body.get("status") == "completed" or (body.get("status") == "error" and answer.status == 200):
-        kept = {key: value for key, value in body.items() if key not in ("status", "error")}
-        return Answer(status=answer.status, body={"files": [], **kept})
+        fields = {key: value for key, value in body.items() if key not in ("status", "error")}
+        return ApiResponse(status=answer.status, body={"files": [], **fields})
     return answer

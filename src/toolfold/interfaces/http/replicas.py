@@ -1,4 +1,4 @@
-"""This process among the replicas that share a ledger: who holds an execution, and how to reach them.
+"""Replicas that share a ledger: leases, forwarding to the holder, and checks that they agree.
 
 1. The replica that holds an execution answers for it. A request that arrives elsewhere is forwarded, once.
 2. If the holder is gone, its lease must expire first; then the replica that has the request takes over.
@@ -18,11 +18,11 @@ from typing import Final
 import msgspec
 
 from toolfold.errors import LedgerFailed, UsageError
-from toolfold.interfaces.http.access.rate_limits import while_there
-from toolfold.interfaces.http.execution_state import Gone
-from toolfold.interfaces.http.forward import GONE, MISDIRECTED, MOVED, Forwarder, Vouched
+from toolfold.interfaces.http.access.rate_limits import while_connected
+from toolfold.interfaces.http.execution_state import Hangup
+from toolfold.interfaces.http.forward import MISDIRECTED, MOVED, REPLICA_REPLACED, Forwarder, VerifiedSender
 from toolfold.interfaces.http.render import Refusal
-from toolfold.interfaces.http.requests import ForwardedRequest, Passed
+from toolfold.interfaces.http.requests import ForwardedRequest, ForwardedResponse
 from toolfold.ledger.redis.leases import Leases
 from toolfold.ledger.redis.store import RedisLedger
 from toolfold.runtime import Runtime
@@ -66,8 +66,8 @@ class Replicas:
         self._seconds = lease_seconds
         self._longest_seconds = longest_seconds
         self._own = ""
-        self._held: Leases | None = None
-        self._answered: dict[str, str] = {}
+        self._cached_leases: Leases | None = None
+        self._last_owners: dict[str, str] = {}
         """Who held executions that were asked for here."""
         self._beating: asyncio.Task[None] | None = None
         self._tasks: set[asyncio.Task[None]] = set()
@@ -97,7 +97,7 @@ class Replicas:
             await self._agreement.close(self._leases)
         await self._forwarder.close()
 
-    def receive(self, signed: str, request: ForwardedRequest) -> Vouched:
+    def receive(self, signed: str, request: ForwardedRequest) -> VerifiedSender:
         """Check a request that another replica forwarded, before its body has arrived.
 
         Raises:
@@ -107,7 +107,7 @@ class Replicas:
 
     # who holds it
 
-    async def pass_on(self, execution_id: str, request: ForwardedRequest) -> Passed | None:
+    async def forward(self, execution_id: str, request: ForwardedRequest) -> ForwardedResponse | None:
         """The answer of the replica that holds an execution; `None` if only this one may hold it.
 
         Raises:
@@ -116,44 +116,44 @@ class Replicas:
         patience = time.monotonic() + _PATIENCE_LEASES * self._seconds
         while True:
             # Ask whoever answered last time without a look at the lease: it says so if it no longer holds it.
-            remembered = None if request.is_from_replica else self._answered.pop(execution_id, None)
+            remembered = None if request.is_from_replica else self._last_owners.pop(execution_id, None)
             owner = remembered or await self._leases.owner_of(execution_id)
             if owner is None or owner == self._own:
                 return None
             if request.is_from_replica:
                 raise Refusal(MISDIRECTED, MOVED, is_contract=False)
             replica, _, address = owner.partition(" ")
-            passed = await self._ask(execution_id, request, owner) if address else None
-            if passed is not None and passed.status != MISDIRECTED:
+            response = await self._ask(execution_id, request, owner) if address else None
+            if response is not None and response.status != MISDIRECTED:
                 self._remember(execution_id, owner)
-                return passed
-            if passed is not None and _said(passed) == GONE:
+                return response
+            if response is not None and _error_text(response) == REPLICA_REPLACED:
                 _log.warning("replica %s is gone; what it held is free", replica)
                 await self._leases.release([execution_id], owner=owner)
             elif time.monotonic() > patience:
-                raise _unreachable(address)
-            elif passed is None and not remembered:
+                raise _unreachable_refusal(address)
+            elif response is None and not remembered:
                 await asyncio.sleep(self._pause_seconds)
 
     def _remember(self, execution_id: str, owner: str) -> None:
-        self._answered[execution_id] = owner
-        if len(self._answered) > _REMEMBERED:
-            del self._answered[next(iter(self._answered))]
+        self._last_owners[execution_id] = owner
+        if len(self._last_owners) > _REMEMBERED:
+            del self._last_owners[next(iter(self._last_owners))]
 
-    async def _ask(self, execution_id: str, request: ForwardedRequest, owner: str) -> Passed | None:
+    async def _ask(self, execution_id: str, request: ForwardedRequest, owner: str) -> ForwardedResponse | None:
         """The holder's answer, unless it loses the execution first."""
         replica, _, address = owner.partition(" ")
-        asked = asyncio.create_task(self._forwarder.send(request, replica, address))
+        task = asyncio.create_task(self._forwarder.send(request, replica, address))
         try:
-            while not asked.done():
-                await asyncio.wait([asked], timeout=self._seconds / _BEATS_PER_LEASE)
-                if not asked.done() and not await self._still_holds(execution_id, owner):
+            while not task.done():
+                await asyncio.wait([task], timeout=self._seconds / _BEATS_PER_LEASE)
+                if not task.done() and not await self._still_holds(execution_id, owner):
                     # It may have released the execution just before it answered, so wait a moment longer.
-                    await asyncio.wait([asked], timeout=self._pause_seconds)
+                    await asyncio.wait([task], timeout=self._pause_seconds)
                     break
-            return asked.result() if asked.done() else None
+            return task.result() if task.done() else None
         finally:
-            asked.cancel()
+            task.cancel()
 
     async def _still_holds(self, execution_id: str, owner: str) -> bool:
         try:
@@ -178,19 +178,19 @@ class Replicas:
         with suppress(LedgerFailed):
             await self._leases.release(executions)
 
-    async def tell_others(self, request: ForwardedRequest) -> None:
+    async def broadcast(self, request: ForwardedRequest) -> None:
         """The same request to every other replica, whatever they say."""
         if request.is_from_replica:
             return
-        others = [owner.partition(" ") for owner in await self._leases.replicas() if owner != self._own]
-        sent = [self._forwarder.send(request, replica, address) for replica, _, address in others if address]
+        peers = [owner.partition(" ") for owner in await self._leases.replicas() if owner != self._own]
+        requests = [self._forwarder.send(request, replica, address) for replica, _, address in peers if address]
         with suppress(TimeoutError):
             async with asyncio.timeout(_TELL_SECONDS):
-                await asyncio.gather(*sent)
+                await asyncio.gather(*requests)
 
     # turns of sessions
 
-    async def enter_session(self, session: str, turn: str, gone: Gone | None = None) -> None:
+    async def enter_session(self, session: str, turn: str, hangup: Hangup | None = None) -> None:
         """Wait until no execution of another replica has the session.
 
         Raises:
@@ -199,7 +199,7 @@ class Replicas:
         # Polled, because another process holds the turn. The client is only watched in between: a turn that is being
         # taken must not be left without an owner.
         while not await self._leases.take_turn(session, turn):
-            async with while_there(gone):
+            async with while_connected(hangup):
                 await asyncio.sleep(self._pause_seconds)
 
     def leave_session(self, session: str, *, is_lost: bool) -> None:
@@ -220,9 +220,9 @@ class Replicas:
         reap_at = time.monotonic()
         while True:
             try:
-                lost = await self._leases.beat(runtime.executions)
+                lost_ids = await self._leases.beat(runtime.executions)
                 self._has_ledger = True
-                for execution_id in lost:
+                for execution_id in lost_ids:
                     _log.warning("execution %s was taken over by another replica", execution_id)
                     await lose(execution_id)
                 await self._agreement.check(self._leases, self._own, self._address)
@@ -242,26 +242,26 @@ class Replicas:
 
         Only a few between two beats, because no lease is renewed meanwhile.
         """
-        left = await self._leases.find_abandoned(self._longest_seconds + self._seconds)
-        for execution_id in left[:_REAPED_AT_ONCE]:
+        orphan_ids = await self._leases.find_abandoned(self._longest_seconds + self._seconds)
+        for execution_id in orphan_ids[:_REAPED_AT_ONCE]:
             await runtime.end_recorded(execution_id, "timeout")
-        return len(left) > _REAPED_AT_ONCE
+        return len(orphan_ids) > _REAPED_AT_ONCE
 
     @property
     def _leases(self) -> Leases:
         """Made on first use, when the address is known."""
-        if self._held is None:
+        if self._cached_leases is None:
             path = self._base_path if self._address else ""
             self._own = f"{self.id} {self._address.rstrip('/')}{path}"
-            self._held = self._ledger.hold_as(self._own, self._seconds)
-        return self._held
+            self._cached_leases = self._ledger.hold_as(self._own, self._seconds)
+        return self._cached_leases
 
     @property
     def _pause_seconds(self) -> float:
         return min(0.25, self._seconds / 10)
 
 
-def checked_address(address: str) -> str:
+def validate_address(address: str) -> str:
     """An address for other replicas.
 
     Raises:
@@ -275,13 +275,13 @@ def checked_address(address: str) -> str:
     return address
 
 
-def _said(passed: Passed) -> str:
+def _error_text(response: ForwardedResponse) -> str:
     with suppress(msgspec.DecodeError, TypeError, KeyError):
-        return str(msgspec.json.decode(passed.body)["error"])
+        return str(msgspec.json.decode(response.body)["error"])
     return ""
 
 
-def _unreachable(address: str) -> Refusal:
+def _unreachable_refusal(address: str) -> Refusal:
     if not address:
         return Refusal(
             503, "the replica that holds this execution has no address; start each with --advertise", is_contract=False
@@ -358,9 +358,9 @@ class Agreement:
         if self._has_seen_others or time.monotonic() < self._alone_at:
             return
         at = own.partition(" ")[2]
-        others = [owner for owner in await leases.replicas() if owner != own]
+        other_owners = [owner for owner in await leases.replicas() if owner != own]
         self._has_seen_others = True
-        if any(owner.partition(" ")[2] == at for owner in others):
+        if any(owner.partition(" ")[2] == at for owner in other_owners):
             _log.warning(
                 "another replica says that it is at %r, too; give each its own with --advertise, or http.advertise", at
             )

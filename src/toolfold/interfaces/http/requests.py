@@ -33,13 +33,13 @@ LANGUAGES: Final = ("py", "python", "python3")
 Language = Annotated[str, Field(json_schema_extra={"enum": list(LANGUAGES)})]
 
 
-class Request(BaseModel):
+class RequestBody(BaseModel):
     """A JSON body."""
 
     model_config = ConfigDict(extra="ignore", use_attribute_docstrings=True)
 
 
-class ToolDefinition(Request):
+class ToolDefinition(RequestBody):
     """A tool that the client answers for."""
 
     name: Annotated[str, StringConstraints(min_length=1, max_length=256)]
@@ -48,7 +48,7 @@ class ToolDefinition(Request):
     """A JSON Schema."""
 
 
-class FileReference(Request):
+class FileReference(RequestBody):
     """A file of an earlier session."""
 
     id: str
@@ -58,7 +58,7 @@ class FileReference(Request):
     )
 
 
-class ToolResult(Request):
+class ToolResult(RequestBody):
     """What became of one tool call."""
 
     call_id: str
@@ -67,7 +67,7 @@ class ToolResult(Request):
     error_message: str | None = None
 
 
-class ApprovalDecision(Request):
+class ApprovalDecision(RequestBody):
     """What a person said to a call that needs a yes."""
 
     call_id: str
@@ -82,7 +82,7 @@ class ApprovalDecision(Request):
     """Instead of those that the program gave; only for this call."""
 
 
-class ExecuteRequest(Request):
+class ExecuteRequest(RequestBody):
     """`POST /exec`: a program without tools."""
 
     code: str
@@ -93,7 +93,7 @@ class ExecuteRequest(Request):
     files: list[FileReference] | None = None
 
 
-class BatchProgram(Request):
+class BatchProgram(RequestBody):
     """One program of a batch."""
 
     code: str
@@ -116,14 +116,14 @@ class BatchProgram(Request):
     """What its clocks say at its start, in seconds since 1970; with a seed it says the same each time."""
 
 
-class BatchRequest(Request):
+class BatchRequest(RequestBody):
     """`POST /exec/batch`."""
 
     programs: Annotated[list[BatchProgram], Field(min_length=1)]
     """At most 10,000."""
 
 
-class RunCodeRequest(Request):
+class RunCodeRequest(RequestBody):
     """`POST /run_code`, as SandboxFusion has it."""
 
     code: str
@@ -141,7 +141,7 @@ class RunCodeRequest(Request):
     """Names of files to send back."""
 
 
-class ProgrammaticRequest(Request):
+class ProgrammaticRequest(RequestBody):
     """`POST /exec/programmatic`: `code` and `tools` to start, or `continuation_token` and `tool_results` to go on."""
 
     model_config = ConfigDict(
@@ -161,7 +161,7 @@ class ProgrammaticRequest(Request):
     """On the `approvals` of the pause, where the server asks its clients."""
 
 
-class CancelRequest(Request):
+class CancelRequest(RequestBody):
     """`POST /exec/programmatic/cancel`: by the id that the request had, or by its token."""
 
     model_config = ConfigDict(
@@ -179,33 +179,37 @@ _CALL: Final = re.compile(r"call_([0-9]{3,9})", re.ASCII)
 _SHOWN_CHARACTERS: Final = 80
 
 
-def specs_of(definitions: Sequence[ToolDefinition], *, taken: frozenset[str], most: int) -> list[ToolSpec]:
+def specs_of(definitions: Sequence[ToolDefinition], *, reserved_names: frozenset[str], most: int) -> list[ToolSpec]:
     """Tools that only the client can answer, under the names that its programs call them by."""
     if len(definitions) > most:
         raise Refusal(400, f"{len(definitions)} tools are more than {most}; send those that the program calls")
-    seen: set[str] = set()
-    for one in definitions:
-        if one.name in seen:
-            raise Refusal(400, f"tool {one.name[:_SHOWN_CHARACTERS]!r} is given twice; give each tool once")
-        if one.name in taken:
-            raise Refusal(400, f"tool {one.name[:_SHOWN_CHARACTERS]!r} is one of this server's own; rename yours")
-        seen.add(one.name)
-    names = unique_names(seen)
-    return [_spec(one, names[one.name]) for one in definitions]
+    seen_names: set[str] = set()
+    for definition in definitions:
+        if definition.name in seen_names:
+            raise Refusal(400, f"tool {definition.name[:_SHOWN_CHARACTERS]!r} is given twice; give each tool once")
+        if definition.name in reserved_names:
+            raise Refusal(
+                400, f"tool {definition.name[:_SHOWN_CHARACTERS]!r} is one of this server's own; rename yours"
+            )
+        seen_names.add(definition.name)
+    names = unique_names(seen_names)
+    return [_spec(definition, names[definition.name]) for definition in definitions]
 
 
-def _spec(one: ToolDefinition, python_name: str) -> ToolSpec:
-    parameters = one.parameters or {}
+def _spec(definition: ToolDefinition, python_name: str) -> ToolSpec:
+    parameters = definition.parameters or {}
     schema = {"type": "object", **parameters}
     if not _is_usable(schema):
-        raise Refusal(400, f"the parameters of tool {one.name[:_SHOWN_CHARACTERS]!r} are no JSON Schema of an object")
-    description = (one.description or "").strip()
-    told = f"Parameters: {json.dumps(parameters, ensure_ascii=False)}" if parameters else ""
+        raise Refusal(
+            400, f"the parameters of tool {definition.name[:_SHOWN_CHARACTERS]!r} are no JSON Schema of an object"
+        )
+    description = (definition.description or "").strip()
+    parameters_text = f"Parameters: {json.dumps(parameters, ensure_ascii=False)}" if parameters else ""
     return ToolSpec(
-        name=one.name,
+        name=definition.name,
         python_name=python_name,
-        description="\n\n".join(text for text in (description, told) if text),
-        input_schema=bound_schema(schema, one.name),
+        description="\n\n".join(text for text in (description, parameters_text) if text),
+        input_schema=bound_schema(schema, definition.name),
         source="caller",
     )
 
@@ -225,52 +229,52 @@ def replies_of(results: Sequence[ToolResult]) -> list[Reply]:
     if not results:
         raise Refusal(400, "tool_results is empty; answer at least one of the open calls")
     replies: dict[int, Reply] = {}
-    for one in results:
-        shown = one.call_id[:_SHOWN_CHARACTERS]
-        call_id = _call_id(one.call_id)
-        if "result" not in one.model_fields_set and not one.is_error:
-            raise Refusal(400, f"the result of {shown!r} is missing; send 'result', or 'is_error' with a message")
+    for result in results:
+        short_id = result.call_id[:_SHOWN_CHARACTERS]
+        call_id = _call_id(result.call_id)
+        if "result" not in result.model_fields_set and not result.is_error:
+            raise Refusal(400, f"the result of {short_id!r} is missing; send 'result', or 'is_error' with a message")
         if call_id in replies:
-            raise Refusal(400, f"{shown!r} is answered twice; answer each call once")
-        if one.is_error:
-            replies[call_id] = Reply(call_id=call_id, error=one.error_message or "the tool failed")
+            raise Refusal(400, f"{short_id!r} is answered twice; answer each call once")
+        if result.is_error:
+            replies[call_id] = Reply(call_id=call_id, error=result.error_message or "the tool failed")
         else:
-            replies[call_id] = Reply(call_id=call_id, value=one.result)
+            replies[call_id] = Reply(call_id=call_id, value=result.result)
     return list(replies.values())
 
 
-def decisions_of(given: Sequence[ApprovalDecision], *, by: str) -> dict[int, Decision]:
+def decisions_of(raw_decisions: Sequence[ApprovalDecision], *, by: str) -> dict[int, Decision]:
     """Decisions on calls, on record with whose they are."""
     decisions: dict[int, Decision] = {}
-    for one in given:
-        call_id = _call_id(one.call_id)
+    for raw in raw_decisions:
+        call_id = _call_id(raw.call_id)
         if call_id in decisions:
-            raise Refusal(400, f"{one.call_id!r} is decided twice; decide on each call once")
+            raise Refusal(400, f"{raw.call_id!r} is decided twice; decide on each call once")
         try:
             decisions[call_id] = Decision(
-                approved=one.approved, reason=one.reason, arguments=one.arguments, covers=one.covers, calls=one.calls,
+                approved=raw.approved, reason=raw.reason, arguments=raw.arguments, covers=raw.covers, calls=raw.calls,
                 by=f"{BY_CALLER}{by}",
             )  # fmt: skip
         except UsageError as error:
-            raise Refusal(400, f"the decision on {one.call_id!r} is wrong: {error}") from error
+            raise Refusal(400, f"the decision on {raw.call_id!r} is wrong: {error}") from error
     return decisions
 
 
 def _call_id(text: str) -> int:
     match = _CALL.fullmatch(text)
     if match is None:
-        shown = text[:_SHOWN_CHARACTERS]
-        raise Refusal(400, f"call_id {shown!r} is none of ours; send back the id of the tool call")
+        short_text = text[:_SHOWN_CHARACTERS]
+        raise Refusal(400, f"call_id {short_text!r} is none of ours; send back the id of the tool call")
     return int(match[1])
 
 
-def check_calls(call_ids: Iterable[int], open_calls: frozenset[int], what: str = "call") -> None:
+def check_calls(call_ids: Iterable[int], open_calls: frozenset[int], kind: str = "call") -> None:
     """Refuse an answer to a call that is not open."""
     for call_id in call_ids:
         if call_id not in open_calls:
-            names = ", ".join(call_name(one) for one in sorted(open_calls)[:20])
+            names = ", ".join(call_name(open_id) for open_id in sorted(open_calls)[:20])
             open_ones = f"open are {names}" if names else "none is open"
-            raise Refusal(400, f"no open {what} {call_name(call_id)!r}; {open_ones}")
+            raise Refusal(400, f"no open {kind} {call_name(call_id)!r}; {open_ones}")
 
 
 def refuse_large(results: Sequence[ToolResult], limit: int) -> None:
@@ -284,7 +288,7 @@ def refuse_large(results: Sequence[ToolResult], limit: int) -> None:
 # ----------------------------------------------------------------------------------------------------
 # A client's answers to the calls of one pause, and whether the record has them already. Pure.
 
-Standing: TypeAlias = Literal["new", "taken"]
+ContinuationStatus: TypeAlias = Literal["new", "taken"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -313,24 +317,27 @@ def continuation_of(
     Raises:
         Refusal: A result is no answer to a call, or a decision is none.
     """
-    digest = hashlib.sha256(msgspec.json.encode([one.model_dump() for one in (*results, *decisions)])).digest()
+    digest = hashlib.sha256(msgspec.json.encode([part.model_dump() for part in (*results, *decisions)])).digest()
     replies = replies_of(results) if results or not decisions else ()
     decided = decisions_of(decisions, by=token.tenant)
     return Continuation(token=token, replies=replies, decisions=decided, digest=digest, request_id=request_id)
 
 
-def standing_of(sent: Continuation, recorded: RecordedExecution) -> Standing:
+def continuation_status(continuation: Continuation, recorded: RecordedExecution) -> ContinuationStatus:
     """Whether these replies are the next that the execution waits for, or the last that it took.
 
     Raises:
         Refusal: Neither; the token is of an earlier pause, or came with other results before.
     """
-    if recorded.answer_count == sent.token.replies:
+    if recorded.answer_count == continuation.token.replies:
         return "new"
-    is_same = all(recorded.answered.get(reply.call_id) == reply for reply in sent.replies) and all(
-        recorded.decided.get(call_id) == (one.approved, one.reason) for call_id, one in sent.decisions.items()
+    is_same = all(recorded.answered.get(reply.call_id) == reply for reply in continuation.replies) and all(
+        recorded.decided.get(call_id) == (decision.approved, decision.reason)
+        for call_id, decision in continuation.decisions.items()
     )
-    if is_same and recorded.answer_count == sent.token.replies + len(sent.replies) + len(sent.decisions):
+    if is_same and recorded.answer_count == continuation.token.replies + len(continuation.replies) + len(
+        continuation.decisions
+    ):
         return "taken"
     raise Refusal(400, INVALID_TOKEN)
 
@@ -341,7 +348,7 @@ def standing_of(sent: Continuation, recorded: RecordedExecution) -> Standing:
 HEADER: Final = "x-toolfold-forwarded"
 """Has a request that comes from another replica."""
 REQUEST_ID: Final = "x-librechat-code-request-id"
-PASSED_HEADERS: Final = ("user-agent", "idempotency-key", REQUEST_ID)
+FORWARDED_HEADERS: Final = ("user-agent", "idempotency-key", REQUEST_ID)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -367,7 +374,7 @@ class ForwardedRequest:
 
 
 @dataclass(frozen=True, slots=True)
-class Passed:
+class ForwardedResponse:
     """Another replica's response."""
 
     status: int

@@ -1,4 +1,4 @@
-"""Answers and errors as HTTP responses, for whoever asked."""
+"""HTTP responses: answers, errors and refusals in the format of each client."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from toolfold.errors import ToolfoldError
 from toolfold.interfaces.http import render
 from toolfold.interfaces.http.access.throttle import note_refusal
 from toolfold.interfaces.http.metrics import Metrics
-from toolfold.interfaces.http.render import Answer, Refusal, put_off, to_http
-from toolfold.interfaces.http.requests import Passed
+from toolfold.interfaces.http.render import ApiResponse, Refusal, retryable_refusal, to_http
+from toolfold.interfaces.http.requests import ForwardedResponse
 
 _log: Final = logging.getLogger(__name__)
 
@@ -38,14 +38,16 @@ class Responses:
         path: str = request.scope["path"]
         return path.removeprefix(self._base_path)
 
-    def respond(self, request: Request, answer: Answer | Passed, headers: Mapping[str, str] | None = None) -> Response:
+    def respond(
+        self, request: Request, answer: ApiResponse | ForwardedResponse, headers: Mapping[str, str] | None = None
+    ) -> Response:
         """An answer in the form that this client knows; another replica's as it came."""
-        if isinstance(answer, Passed):
+        if isinstance(answer, ForwardedResponse):
             return Response(answer.body, status_code=answer.status, headers=dict(answer.headers))
         is_plain = self.path(request) == "/exec" and answer.status != 202
-        answer = render.plain(answer) if is_plain else answer
+        answer = render.plain_response(answer) if is_plain else answer
         status, body = render.for_client(answer, request.headers.get("user-agent", ""))
-        body = render.plain(Answer(status=status, body=body)).body if is_plain else body
+        body = render.plain_response(ApiResponse(status=status, body=body)).body if is_plain else body
         retry = body.get("retry_after_seconds")
         more = {"Retry-After": str(retry)} if retry else {}
         if status == 202:
@@ -62,7 +64,7 @@ class Responses:
             case Refusal():
                 refusal = error
             case OSError():  # no room, no descriptors: what was asked for can be asked for again
-                refusal = put_off(error)
+                refusal = retryable_refusal(error)
             case _:
                 raise error
         if refusal.status >= 500:
@@ -74,11 +76,13 @@ class Responses:
         if not self.path(request).startswith("/exec") or self.path(request) == "/exec/batch":
             # A file that is gone is 404 for everyone: LibreChat asks in order to upload it again.
             refusal.is_contract = False
-        return self.respond(request, render.refused(refusal), _allowed(request) if refusal.status == 405 else None)
+        return self.respond(
+            request, render.refusal_response(refusal), _allow_header(request) if refusal.status == 405 else None
+        )
 
     async def break_down(self, request: Request, _: Exception) -> Response:
         """Answer after a bug of ours: the log has the details, the client gets none."""
-        return self.respond(request, render.refused(Refusal(500, "internal error", is_contract=False)))
+        return self.respond(request, render.refusal_response(Refusal(500, "internal error", is_contract=False)))
 
 
 # Any: whatever JSON a route answers with.
@@ -87,7 +91,7 @@ def json_response(status: int, body: Any, headers: dict[str, str] | None = None)
     return Response(msgspec.json.encode(body), status_code=status, media_type="application/json", headers=headers)
 
 
-def of_request(endpoint: Callable[..., Awaitable[Response]]) -> Callable[[Request], Awaitable[Response]]:
+def bind_path_params(endpoint: Callable[..., Awaitable[Response]]) -> Callable[[Request], Awaitable[Response]]:
     """An endpoint that takes parts of its path, as one that takes the request alone.
 
     For arguments of an endpoint FastAPI loads pydantic's older version, too, 1.3 MB, to see that they are not of it.
@@ -101,7 +105,7 @@ def of_request(endpoint: Callable[..., Awaitable[Response]]) -> Callable[[Reques
     return answer
 
 
-def _allowed(request: Request) -> dict[str, str]:
+def _allow_header(request: Request) -> dict[str, str]:
     # By hand: Starlette names those of the first route that has this path.
     routes = [route for route in request.app.routes if route.matches(request.scope)[0] != Match.NONE]
     return {"Allow": ", ".join(sorted({method for route in routes for method in route.methods}))}

@@ -1,4 +1,4 @@
-"""Programs that begin and end with their request, for trainers: a batch of them, and SandboxFusion's `run_code`.
+"""One-shot programs for trainers: `POST /exec/batch`, and SandboxFusion's `POST /run_code`.
 
 They have no session and do not pause, so that nothing of them is held once their client has its answer or has gone.
 """
@@ -21,12 +21,19 @@ from starlette.responses import StreamingResponse
 from toolfold.errors import ToolfoldError
 from toolfold.execution.batch import Item, map_programs
 from toolfold.interfaces.http import render, requests
-from toolfold.interfaces.http.access.rate_limits import Gate, while_there
+from toolfold.interfaces.http.access.rate_limits import Gate, while_connected
 from toolfold.interfaces.http.body import Body
-from toolfold.interfaces.http.execution_state import Gone
+from toolfold.interfaces.http.execution_state import Hangup
 from toolfold.interfaces.http.files import SessionFiles
 from toolfold.interfaces.http.metrics import Metrics
-from toolfold.interfaces.http.render import CANCELLED, HOST_FAILURES, Refusal, cut_off, put_off, to_http
+from toolfold.interfaces.http.render import (
+    CANCELLED,
+    HOST_FAILURES,
+    Refusal,
+    interruption_refusal,
+    retryable_refusal,
+    to_http,
+)
 from toolfold.interfaces.http.requests import ForwardedRequest
 from toolfold.interfaces.http.responses import json_response
 from toolfold.interfaces.http.settings import Settings
@@ -41,26 +48,33 @@ _MOST_PROGRAMS: Final = 10_000
 _log: Final = logging.getLogger(__name__)
 
 
-class Reads(Protocol):
+class RequestReader(Protocol):
     """What the door reads a request with."""
 
     async def received(self, request: Request, *, is_start: bool = False) -> ForwardedRequest: ...
     async def read(self, request: Request, received: ForwardedRequest, model: type[Body]) -> Body: ...
-    def gone(self, request: Request) -> Gone: ...
+    def hangup(self, request: Request) -> Hangup: ...
 
 
-class OneShots:
+class OneShotRoutes:
     """The two routes, and the programs that they run in turns of their tenants."""
 
     def __init__(
-        self, runtime: Runtime, settings: Settings, *, limits: Limits, gate: Gate, metrics: Metrics, reads: Reads
+        self,
+        runtime: Runtime,
+        settings: Settings,
+        *,
+        limits: Limits,
+        gate: Gate,
+        metrics: Metrics,
+        reader: RequestReader,
     ) -> None:
         self._runtime = runtime
         self._settings = settings
         self._limits = limits
         self._gate = gate
         self._metrics = metrics
-        self._reads = reads
+        self._reader = reader
         self._files = SessionFiles(runtime.sessions)
         # Any: a batch gives nothing, a single program its outcome.
         self._tasks: set[asyncio.Task[Any]] = set()
@@ -72,13 +86,13 @@ class OneShots:
         return self._runtime.tools
 
     # Any: the keywords of `Runtime.run`.
-    async def run(self, text: str, *, tenant: str, gone: Gone | None = None, **options: Any) -> Outcome:
+    async def run(self, text: str, *, tenant: str, hangup: Hangup | None = None, **options: Any) -> Outcome:
         """One program, in a turn of its tenant; cancelled when `gone` says that its client has left."""
-        async with self._gate.turn(tenant, gone) as waited:
-            self._metrics.observe("queue_seconds", waited)
+        async with self._gate.turn(tenant, hangup) as queue_seconds:
+            self._metrics.observe("queue_seconds", queue_seconds)
             self._metrics.running += 1
             try:
-                async with while_there(gone):
+                async with while_connected(hangup):
                     outcome = await self._runtime.run(text, tenant=tenant, **options)
             finally:
                 self._metrics.running -= 1
@@ -106,13 +120,13 @@ class OneShots:
 
     async def run_code(self, request: Request) -> Response:
         """One program in the shapes of SandboxFusion."""
-        received = await self._reads.received(request, is_start=True)
-        asked = await self._reads.read(request, received, requests.RunCodeRequest)
-        item = item_of(asked, self._limits, most_seconds=self._settings.max_timeout_seconds)
+        received = await self._reader.received(request, is_start=True)
+        body = await self._reader.read(request, received, requests.RunCodeRequest)
+        job = item_of(body, self._limits, most_seconds=self._settings.max_timeout_seconds)
         self._gate.start(received.tenant)
         running = self.run(
-            item.text, tenant=received.tenant, gone=self._reads.gone(request), files=item.files, limits=item.limits,
-            stdin=item.stdin,
+            job.text, tenant=received.tenant, hangup=self._reader.hangup(request), files=job.files, limits=job.limits,
+            stdin=job.stdin,
         )  # fmt: skip
         try:
             outcome = await self._tracked(running)
@@ -123,22 +137,22 @@ class OneShots:
         except HOST_FAILURES as error:
             self._metrics.add("executions", status="broken")
             started = bool(error.started) if isinstance(error, ToolfoldError) else False
-            return json_response(200, broken(cut_off(error, started=started).text))
-        return json_response(200, answer(outcome, asked, item.files))
+            return json_response(200, broken(interruption_refusal(error, started=started).text))
+        return json_response(200, run_code_response(outcome, body, job.files))
 
     async def batch(self, request: Request) -> Response:
         """Many programs; each has its line in the answer as soon as it has ended."""
-        received = await self._reads.received(request, is_start=True)
-        asked = await self._reads.read(request, received, requests.BatchRequest)
+        received = await self._reader.received(request, is_start=True)
+        body = await self._reader.read(request, received, requests.BatchRequest)
         tenant = received.tenant
-        if len(asked.programs) > _MOST_PROGRAMS:
-            text = f"programs: {len(asked.programs)} are more than {_MOST_PROGRAMS}; send them in several requests"
+        if len(body.programs) > _MOST_PROGRAMS:
+            text = f"programs: {len(body.programs)} are more than {_MOST_PROGRAMS}; send them in several requests"
             raise Refusal(400, text)
-        for number, program in enumerate(asked.programs):
+        for number, program in enumerate(body.programs):
             self._check(number, program)
         # Before the first program runs: a name that is wrong must not be found in the middle.
-        await asyncio.to_thread(self._find_files, asked, tenant)
-        lines = self._lines(_Waiting(self, self._gate), self._items(asked, tenant))
+        await asyncio.to_thread(self._find_files, body, tenant)
+        lines = self._lines(_BatchRunner(self, self._gate), self._items(body, tenant))
         headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
         return StreamingResponse(lines, media_type=NDJSON, headers=headers)
 
@@ -149,26 +163,28 @@ class OneShots:
             raise Refusal(400, f"programs.{number}.lang: {program.lang[:20]!r} cannot be run here; send 'py'")
         most = self._settings.max_timeout_seconds
         if program.timeout is not None and not 1 <= program.timeout / 1000 <= most:
-            said = f"{program.timeout:g}; give 1000 to {most * 1000:g} milliseconds"
-            raise Refusal(400, f"programs.{number}.timeout: is {said}")
-        if any(one.session_id is None for one in program.files or ()):
+            problem = f"{program.timeout:g}; give 1000 to {most * 1000:g} milliseconds"
+            raise Refusal(400, f"programs.{number}.timeout: is {problem}")
+        if any(file.session_id is None for file in program.files or ()):
             raise Refusal(400, f"programs.{number}.files: a batch has no session; name the session_id of each file")
 
-    def _find_files(self, asked: requests.BatchRequest, tenant: str) -> None:
-        for program in asked.programs:
-            for one in program.files or ():
-                self._files.find(tenant, one.session_id or "", one.id)
+    def _find_files(self, body: requests.BatchRequest, tenant: str) -> None:
+        for program in body.programs:
+            for file in program.files or ():
+                self._files.find(tenant, file.session_id or "", file.id)
 
-    async def _items(self, asked: requests.BatchRequest, tenant: str) -> AsyncIterator[Item]:
-        for program in asked.programs:
-            files = await asyncio.to_thread(self._files.given, tenant, "", program.files) if program.files else ()
+    async def _items(self, body: requests.BatchRequest, tenant: str) -> AsyncIterator[Item]:
+        for program in body.programs:
+            files = (
+                await asyncio.to_thread(self._files.read_references, tenant, "", program.files) if program.files else ()
+            )
             seconds = self._settings.timeout_seconds if program.timeout is None else program.timeout / 1000
             yield Item(
                 text=program.code, tag=program.id, files=files, limits=replace(self._limits, wall_seconds=seconds),
                 seed=program.seed, stdin=program.stdin, clock=program.clock, tenant=tenant,
             )  # fmt: skip
 
-    async def _lines(self, shots: _Waiting, items: AsyncIterator[Item]) -> AsyncIterator[bytes]:
+    async def _lines(self, shots: _BatchRunner, items: AsyncIterator[Item]) -> AsyncIterator[bytes]:
         lines: asyncio.Queue[bytes] = asyncio.Queue(maxsize=1)
         # In a task of its own: the request's is cancelled again and again when its client leaves, also in the midst
         # of tidying up.
@@ -179,18 +195,20 @@ class OneShots:
         finally:
             task.cancel()
 
-    async def _fill(self, put: Callable[[bytes], Awaitable[None]], shots: _Waiting, items: AsyncIterator[Item]) -> None:
+    async def _fill(
+        self, put: Callable[[bytes], Awaitable[None]], shots: _BatchRunner, items: AsyncIterator[Item]
+    ) -> None:
         """A line for each program, maybe one that says why there are no more, and nothing at the end."""
         try:
             async with aclosing(map_programs(shots, items, in_flight=2 * self._settings.running)) as outcomes:
-                async for one in outcomes:
-                    await put(_line({"index": one.index, "id": one.tag, **one.outcome.to_dict()}))
+                async for result in outcomes:
+                    await put(_line({"index": result.index, "id": result.tag, **result.outcome.to_dict()}))
         except asyncio.CancelledError:
             if not self._is_stopping:
                 raise
             await put(_line({"status": "error", "error": _STOPS}))
         except (Refusal, ToolfoldError, OSError) as error:
-            text = _why(error)
+            text = _error_text(error)
             _log.error("POST /exec/batch: %s", text)
             await put(_line({"status": "error", "error": text}))
         # A mistake of ours: without an end, the client would wait for ever.
@@ -206,10 +224,10 @@ class OneShots:
         return task
 
 
-class _Waiting:
+class _BatchRunner:
     """Programs of a batch: where one of its own would be told to come later, it waits."""
 
-    def __init__(self, shots: OneShots, gate: Gate) -> None:
+    def __init__(self, shots: OneShotRoutes, gate: Gate) -> None:
         self._shots = shots
         self._gate = gate
 
@@ -229,13 +247,13 @@ class _Waiting:
                 await asyncio.sleep(refusal.retry_after_seconds)
 
 
-def _why(error: Refusal | ToolfoldError | OSError) -> str:
+def _error_text(error: Refusal | ToolfoldError | OSError) -> str:
     match error:
         case Refusal():
             return error.text
         case ToolfoldError():
             return to_http(error).text
-    return put_off(error).text
+    return retryable_refusal(error).text
 
 
 def _line(value: dict[str, Any]) -> bytes:
@@ -254,26 +272,26 @@ _KILLED: Final = 137
 """What a shell says of a process that was killed."""
 
 
-def item_of(asked: requests.RunCodeRequest, limits: Limits, *, most_seconds: float) -> Item:
+def item_of(body: requests.RunCodeRequest, limits: Limits, *, most_seconds: float) -> Item:
     """What to run.
 
     Raises:
         Refusal: 400, in one line.
     """
-    if asked.language.lower() not in requests.LANGUAGES:
-        raise Refusal(400, f"language {asked.language[:20]!r} cannot be run here; write Python and send 'python'")
-    seconds = min(_USUAL_SECONDS, most_seconds) if asked.run_timeout is None else asked.run_timeout
+    if body.language.lower() not in requests.LANGUAGES:
+        raise Refusal(400, f"language {body.language[:20]!r} cannot be run here; write Python and send 'python'")
+    seconds = min(_USUAL_SECONDS, most_seconds) if body.run_timeout is None else body.run_timeout
     if not 0 < seconds <= most_seconds:
         raise Refusal(400, f"run_timeout is {seconds:g}; give more than 0 and at most {most_seconds:g} seconds")
     memory = limits.memory_bytes
-    if asked.memory_limit_mb > 0:
-        memory = min(memory, asked.memory_limit_mb * MIB)
-    files = [_file(name, data) for name, data in asked.files.items() if data is not None]
+    if body.memory_limit_mb > 0:
+        memory = min(memory, body.memory_limit_mb * MIB)
+    files = [_file(name, data) for name, data in body.files.items() if data is not None]
     own = replace(
         limits, wall_seconds=seconds, memory_bytes=memory,
         output_bytes=max(_OUTPUT_BYTES, limits.output_bytes),
     )  # fmt: skip
-    return Item(text=asked.code, files=files, limits=own, stdin=asked.stdin)
+    return Item(text=body.code, files=files, limits=own, stdin=body.stdin)
 
 
 def _file(name: str, data: str) -> File:
@@ -283,13 +301,15 @@ def _file(name: str, data: str) -> File:
         raise Refusal(400, f"files: the content of {name[:80]!r} is not base64; encode it") from error
 
 
-def answer(outcome: Outcome, asked: requests.RunCodeRequest, given: Sequence[File]) -> dict[str, Any]:
+def run_code_response(outcome: Outcome, body: requests.RunCodeRequest, input_files: Sequence[File]) -> dict[str, Any]:
     """How the program ended, as a process would have."""
     if outcome.status == "cancelled":
         return broken(CANCELLED)
-    said = render.ended(outcome, session="", files=[]).body
+    response = render.outcome_response(outcome, session="", files=[]).body
     status, code = _end(outcome)
-    found = {file.name: file.data for file in (*given, *outcome.files) if file.name not in outcome.deleted_files}
+    contents = {
+        file.name: file.data for file in (*input_files, *outcome.files) if file.name not in outcome.deleted_files
+    }
     return {
         "status": "Success" if code == 0 else "Failed",
         "message": "",
@@ -298,11 +318,11 @@ def answer(outcome: Outcome, asked: requests.RunCodeRequest, given: Sequence[Fil
             "status": status,
             "execution_time": outcome.seconds,
             "return_code": code,
-            "stdout": said["stdout"],
-            "stderr": said["stderr"],
+            "stdout": response["stdout"],
+            "stderr": response["stderr"],
         },
         "executor_pod_name": None,
-        "files": {name: base64.b64encode(found[name]).decode() for name in asked.fetch_files if name in found},
+        "files": {name: base64.b64encode(contents[name]).decode() for name in body.fetch_files if name in contents},
     }
 
 
@@ -324,6 +344,6 @@ def _end(outcome: Outcome) -> tuple[str, int | None]:
             return "TimeLimitExceeded", None
         case "limit":
             return ("TimeLimitExceeded", None) if kind == "cpu" else ("Finished", _KILLED)
-    left = _EXIT.fullmatch(outcome.problem.message) if outcome.problem is not None else None
+    exit_match = _EXIT.fullmatch(outcome.problem.message) if outcome.problem is not None else None
     # As a process' own: it has eight bits, of which at least one is set.
-    return "Finished", (int(left[1]) & 0xFF or 1) if left is not None else 1
+    return "Finished", (int(exit_match[1]) & 0xFF or 1) if exit_match is not None else 1

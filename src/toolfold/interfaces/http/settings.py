@@ -1,4 +1,4 @@
-"""What the door is told at its start. Plain data; `setup` makes it from a config."""
+"""Settings of the HTTP interface as plain data; `setup` makes them from a config."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final, Literal, TypeAlias
 
-from toolfold.interfaces.server.listen import usual_most
+from toolfold.interfaces.server.listen import default_connection_limit
 from toolfold.models import MIB
 
 Role: TypeAlias = Literal["read", "run", "approve"]
@@ -73,7 +73,7 @@ class Settings:
     """Executions of one tenant that may be paused at the same time."""
     max_body_bytes: int = 32 * MIB
     max_upload_bytes: int = 64 * MIB
-    max_connections: int = field(default_factory=usual_most)
+    max_connections: int = field(default_factory=default_connection_limit)
     """Of all clients; where there are more, those that only wait are cut."""
     max_held_bytes: int = 128 * MIB
     """Of all request bodies of one tenant that are held at the same time."""

@@ -1,4 +1,4 @@
-"""From a config to an app: settings, runtime, ledger, folders. Listens to nothing."""
+"""Setup of the HTTP app from a config, and the server loop with its graceful shutdown."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from toolfold.config.build import approvals_of, declared_tools, ledger_of, runti
 from toolfold.config.model import Config
 from toolfold.config.sections import HttpConfig
 from toolfold.errors import UsageError
-from toolfold.interfaces.http.access.tokens import kept_key
+from toolfold.interfaces.http.access.tokens import load_or_create_key
 from toolfold.interfaces.http.app import create_app
 from toolfold.interfaces.http.settings import ApiKey, JwtSettings, Settings, jwt_tenant
 from toolfold.interfaces.library import is_granted, open_runtime
-from toolfold.interfaces.server.listen import Patience, Server, listen
+from toolfold.interfaces.server.listen import ConnectionLimits, HttpServer, listen
 from toolfold.interfaces.server.signals import is_loopback, on_signal
 from toolfold.ledger.base import Ledger
 from toolfold.ledger.open import default_path, is_shared
@@ -35,9 +35,9 @@ if TYPE_CHECKING:
 
 _log: Final = logging.getLogger(__name__)
 ENTRY_NAME: Final = "/exec/programmatic"
-_KEPT_AS: Final = "http-token"
+_SIGNING_KEY_NAME: Final = "http-token"
 _SECONDS: Final = {"timeout": "timeout_seconds", "max_timeout": "max_timeout_seconds"}
-_SAME: Final = {
+_COPIED_OPTIONS: Final = {
     "base_path", "max_rounds", "starts_per_minute", "running", "waiting", "paused", "max_body_bytes",
     "max_upload_bytes", "max_held_bytes", "max_connections", "preload_data", *_SECONDS,
 }  # fmt: skip
@@ -65,7 +65,9 @@ async def open_app(config: Config, *, modules: Sequence[Tool] = ()) -> tuple[Fas
 def _app(config: Config, modules: Sequence[Tool], folder: Path, ledger: Ledger) -> FastAPI:
     settings = settings_of(config, ledger)
     store = FolderStore(folder)
-    replicas = _replicas(config, settings, ledger, kept_key(folder / ".id").hex()) if is_shared(ledger) else None
+    replicas = (
+        _replicas(config, settings, ledger, load_or_create_key(folder / ".id").hex()) if is_shared(ledger) else None
+    )
     if config.servers and not config.http.tools:
         _log.warning("no tenant may call the tools of 'servers', so none is started; name tenants in http.tools")
     runtime = open_runtime(
@@ -107,29 +109,36 @@ def _for_tenants(config: Config, tools: Sequence[Tool]) -> list[Tool]:
 
 def _replicas(config: Config, settings: Settings, ledger: RedisLedger, files: str) -> Replicas:
     # Imported here: a ledger in a file does not need the packages.
-    from toolfold.interfaces.http.replicas import LEASE_SECONDS, Replicas, checked_address  # noqa: PLC0415
+    from toolfold.interfaces.http.replicas import LEASE_SECONDS, Replicas, validate_address  # noqa: PLC0415
 
     http = config.http
     return Replicas(
         ledger,
         settings.token_key,
-        address=checked_address(http.advertise) if http.advertise else "",
+        address=validate_address(http.advertise) if http.advertise else "",
         base_path=http.base_path,
         lease_seconds=http.lease or LEASE_SECONDS,
         longest_seconds=settings.max_timeout_seconds,
         files=files,
-        key_kept_as="" if http.token_key else _KEPT_AS,
+        key_kept_as="" if http.token_key else _SIGNING_KEY_NAME,
     )
 
 
 def settings_of(config: Config, ledger: Ledger) -> Settings:
     """The door's settings; a key for tokens is made and kept where the config has none."""
     http = config.http
-    said = {_SECONDS.get(key, key): value for key, value in http.model_dump(include=_SAME, exclude_none=True).items()}
+    options = {
+        _SECONDS.get(key, key): value
+        for key, value in http.model_dump(include=_COPIED_OPTIONS, exclude_none=True).items()
+    }
     if http.token_key:
         key = http.token_key.get_secret_value().encode()
     else:
-        key = ledger.shared_secret(_KEPT_AS) if is_shared(ledger) else kept_key(_state() / f"{_KEPT_AS}.key")
+        key = (
+            ledger.shared_secret(_SIGNING_KEY_NAME)
+            if is_shared(ledger)
+            else load_or_create_key(_state() / f"{_SIGNING_KEY_NAME}.key")
+        )
     return Settings(
         keys={
             tenant: tuple(ApiKey(secret=entry.key.get_secret_value(), roles=entry.roles) for entry in keys)
@@ -137,7 +146,7 @@ def settings_of(config: Config, ledger: Ledger) -> Settings:
         },
         jwt=_jwt(http, config.folder),
         token_key=key,
-        **said,
+        **options,
     )
 
 
@@ -195,8 +204,8 @@ async def serve(
     `listening` is the address, where it was opened before.
     """
     listening = listening or listen(host, port)
-    patience = Patience(connections=app.state.max_connections)
-    server = Server(
+    patience = ConnectionLimits(connections=app.state.max_connections)
+    server = HttpServer(
         app, patience, access_log=False, timeout_graceful_shutdown=DRAIN_SECONDS, server_header=False, lifespan="off"
     )
 

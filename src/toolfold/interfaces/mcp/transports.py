@@ -25,7 +25,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from toolfold.interfaces.mcp.early_answer import Early, EarlyAnswers
 from toolfold.interfaces.mcp.server import Door
 from toolfold.interfaces.mcp.texts import TOKEN_VARIABLE, guarded
-from toolfold.interfaces.server.listen import Server, listen
+from toolfold.interfaces.server.listen import HttpServer, listen
 from toolfold.interfaces.server.signals import OnlyFromHere, on_signal
 
 PATH: Final = "/mcp"
@@ -62,7 +62,7 @@ async def serve_http(door: Door, host: str, port: int, *, token: str = "") -> No
     app = _Guarded(app, token) if token else OnlyFromHere(app, text=_ONLY_FROM_HERE)
     shown = f"[{host}]" if ":" in host else host
     listening = listen(host, port, advice=f"--http {shown}:0 picks a free one")
-    server = Server(app, timeout_graceful_shutdown=2)
+    server = HttpServer(app, timeout_graceful_shutdown=2)
 
     def stop() -> None:
         server.should_exit = True

@@ -43,16 +43,16 @@ _LOG_EVERY_SECONDS: Final = 10.0
 _NO_ROOM: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
 
 
-def usual_most() -> int:
+def default_connection_limit() -> int:
     """Half of the descriptors that this process may have: guests, files and the ledger need theirs."""
     return max(8, min(_MOST, resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 2))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Patience:
+class ConnectionLimits:
     """What a door puts up with."""
 
-    connections: int = field(default_factory=usual_most)
+    connections: int = field(default_factory=default_connection_limit)
     head_seconds: float = 10.0
     """From the first moment, or the first byte behind an answer, to the end of a request's head."""
     write_seconds: float = 30.0
@@ -62,32 +62,32 @@ class Patience:
 class Connections:
     """All connections of one server, and which of them only wait."""
 
-    def __init__(self, patience: Patience) -> None:
-        self.patience = patience
-        self._all: set[Connection] = set()
+    def __init__(self, limits: ConnectionLimits) -> None:
+        self.limits = limits
+        self._all: set[HttpConnection] = set()
         # Ordered by age: those without a request so far, with when they came, and those between two requests.
-        self._silent: dict[Connection, float] = {}
-        self._idle: dict[Connection, None] = {}
+        self._silent: dict[HttpConnection, float] = {}
+        self._idle: dict[HttpConnection, None] = {}
 
-    def add(self, connection: Connection) -> None:
+    def add(self, connection: HttpConnection) -> None:
         self._all.add(connection)
         self._silent[connection] = time.monotonic()
 
-    def busy(self, connection: Connection) -> None:
+    def busy(self, connection: HttpConnection) -> None:
         self._silent.pop(connection, None)
         self._idle.pop(connection, None)
 
-    def idle(self, connection: Connection) -> None:
+    def idle(self, connection: HttpConnection) -> None:
         if connection not in self._silent:
             self._idle[connection] = None
 
-    def remove(self, connection: Connection) -> None:
+    def remove(self, connection: HttpConnection) -> None:
         self._all.discard(connection)
         self.busy(connection)
 
     def is_full(self, starting: int) -> bool:
         """Whether one more would be too many, beside those that start now."""
-        return len(self._all) + starting >= self.patience.connections
+        return len(self._all) + starting >= self.limits.connections
 
     @property
     def can_drop(self) -> bool:
@@ -105,12 +105,12 @@ class Connections:
             connection.transport.abort()
 
 
-class Connection(H11Protocol):
+class HttpConnection(H11Protocol):
     """uvicorn's own, with an end to its patience."""
 
     def __init__(self, connections: Connections, **options: Any) -> None:
         super().__init__(**options)
-        self._known = connections
+        self._connections = connections
         self._weakly = weakref.ref(self)
         self._head_timer: asyncio.TimerHandle | None = None
         self._write_timer: asyncio.TimerHandle | None = None
@@ -119,7 +119,7 @@ class Connection(H11Protocol):
     # Any transport will do; uvicorn's own type is narrower than that of the base class, too.
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
-        self._known.add(self)
+        self._connections.add(self)
         self._await_head()
 
     def data_received(self, data: bytes) -> None:
@@ -127,20 +127,20 @@ class Connection(H11Protocol):
         super().data_received(data)
         if self._is_served():
             if self._resting is None:
-                self._known.busy(self)
-            self._head_timer = _cancelled(self._head_timer)
+                self._connections.busy(self)
+            self._head_timer = _cancel_timer(self._head_timer)
         elif self._head_timer is None:
             self._await_head()
 
     def on_response_complete(self) -> None:
         super().on_response_complete()
         if not self._is_served():  # a request that came behind it may have begun
-            self._known.idle(self)
+            self._connections.idle(self)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._known.remove(self)
-        self._head_timer = _cancelled(self._head_timer)
-        self._write_timer = _cancelled(self._write_timer)
+        self._connections.remove(self)
+        self._head_timer = _cancel_timer(self._head_timer)
+        self._write_timer = _cancel_timer(self._write_timer)
         if self._resting is not None:
             _settle(self._resting, False)
         super().connection_lost(exc)
@@ -149,12 +149,12 @@ class Connection(H11Protocol):
         """As `rest`, for the request that is served here."""
         resting = self._resting = self.loop.create_future()
         timer = self.loop.call_later(seconds, _settle, resting, True)
-        self._known.idle(self)
+        self._connections.idle(self)
         try:
             return not self.transport.is_closing() and await resting
         finally:
             timer.cancel()
-            self._known.busy(self)
+            self._connections.busy(self)
             self._resting = None
 
     @property
@@ -167,7 +167,7 @@ class Connection(H11Protocol):
         self._await_reader()
 
     def resume_writing(self) -> None:
-        self._write_timer = _cancelled(self._write_timer)
+        self._write_timer = _cancel_timer(self._write_timer)
         super().resume_writing()
 
     def timeout_keep_alive_handler(self) -> None:
@@ -183,7 +183,7 @@ class Connection(H11Protocol):
         super().shutdown()
         is_stuck = self._write_timer is not None or self.transport.is_closing()
         if is_stuck and self.transport.get_write_buffer_size():
-            self._write_timer = _cancelled(self._write_timer)
+            self._write_timer = _cancel_timer(self._write_timer)
             self._write_timer = self.loop.call_later(_SHUTDOWN_SECONDS, self.transport.abort)
 
     def _unsupported_upgrade_warning(self) -> None:
@@ -194,16 +194,16 @@ class Connection(H11Protocol):
         return self.cycle is not None and not self.cycle.response_complete  # type: ignore[redundant-expr]
 
     def _await_head(self) -> None:
-        self._head_timer = self.loop.call_later(self._known.patience.head_seconds, self.transport.abort)
+        self._head_timer = self.loop.call_later(self._connections.limits.head_seconds, self.transport.abort)
 
     def _await_reader(self) -> None:
         """A transport that is closed still waits for what it has to be read."""
         if self._write_timer is None and self.transport.get_write_buffer_size():
-            self._write_timer = self.loop.call_later(self._known.patience.write_seconds, self.transport.abort)
+            self._write_timer = self.loop.call_later(self._connections.limits.write_seconds, self.transport.abort)
 
 
 # Weakly: timers and tasks that a request leaves behind, such as the deadline of its execution, keep its context.
-_current: Final[ContextVar[Callable[[], Connection | None]]] = ContextVar("connection", default=lambda: None)
+_current: Final[ContextVar[Callable[[], HttpConnection | None]]] = ContextVar("connection", default=lambda: None)
 
 
 async def rest(seconds: float) -> bool:
@@ -226,7 +226,7 @@ def has_whole_body() -> bool:
 class Listener:
     """Accepts connections; takes the place of asyncio's own server, which floods the log without descriptors."""
 
-    def __init__(self, listening: socket.socket, connections: Connections, make: Callable[[], Connection]) -> None:
+    def __init__(self, listening: socket.socket, connections: Connections, make: Callable[[], HttpConnection]) -> None:
         self._listening = listening
         self._connections = connections
         self._make = make
@@ -239,7 +239,7 @@ class Listener:
 
     def close(self) -> None:
         """Accept nothing more."""
-        self._again = _cancelled(self._again)
+        self._again = _cancel_timer(self._again)
         if self._listening.fileno() >= 0:
             self._loop.remove_reader(self._listening.fileno())
 
@@ -250,7 +250,7 @@ class Listener:
         for _ in range(_AT_ONCE):
             is_full = self._connections.is_full(len(self._starting))
             if is_full and not self._connections.can_drop:
-                self._back_off(f"all {self._connections.patience.connections} connections are in use")
+                self._back_off(f"all {self._connections.limits.connections} connections are in use")
                 return
             try:
                 accepted, _ = self._listening.accept()
@@ -273,12 +273,12 @@ class Listener:
         if not task.cancelled() and (error := task.exception()) is not None:
             _log.debug("a connection ended before it began: %s", error)
 
-    def _back_off(self, why: str) -> None:
+    def _back_off(self, reason: str) -> None:
         """Whoever comes meanwhile waits in the kernel's queue."""
         now = time.monotonic()
         if now - self._logged_at >= _LOG_EVERY_SECONDS:
             self._logged_at = now
-            _log.warning("new connections have to wait: %s", why)
+            _log.warning("new connections have to wait: %s", reason)
         self._loop.remove_reader(self._listening.fileno())
         self._again = self._loop.call_later(_AGAIN_SECONDS, self._resume)
 
@@ -292,7 +292,7 @@ def _settle(resting: asyncio.Future[bool], is_there: bool) -> None:
         resting.set_result(is_there)
 
 
-def _cancelled(timer: asyncio.TimerHandle | None) -> asyncio.TimerHandle | None:
+def _cancel_timer(timer: asyncio.TimerHandle | None) -> asyncio.TimerHandle | None:
     if timer is not None:
         timer.cancel()
     return None
@@ -329,29 +329,29 @@ def listen(host: str, port: int, *, advice: str = "choose another port") -> sock
     return listening
 
 
-class Server(uvicorn.Server):
+class HttpServer(uvicorn.Server):
     """uvicorn with limits of ours on connections and heads; options are those of its config.
 
     It leaves signals to us: uvicorn would raise them again before our guests have ended.
     """
 
     # Any: each option of uvicorn has its own type.
-    def __init__(self, app: ASGIApp, patience: Patience | None = None, **options: Any) -> None:
+    def __init__(self, app: ASGIApp, limits: ConnectionLimits | None = None, **options: Any) -> None:
         # Without WebSockets, which no door speaks: uvicorn would load them where the package is there by chance, and
         # hand over connections that our limits would no longer hold.
-        super().__init__(uvicorn.Config(_Strict(app), log_level="warning", http="h11", ws="none", **options))
-        self._connections = Connections(patience or Patience())
+        super().__init__(uvicorn.Config(_StrictHttp(app), log_level="warning", http="h11", ws="none", **options))
+        self._connections = Connections(limits or ConnectionLimits())
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets=[])  # with none of its own
 
-        def make() -> Connection:
-            return Connection(
+        def make() -> HttpConnection:
+            return HttpConnection(
                 self._connections, config=self.config, server_state=self.server_state, app_state=self.lifespan.state
             )
 
         # uvicorn closes these and waits for them, and no more.
-        servers: list[Any] = [Listener(one, self._connections, make) for one in sockets or ()]
+        servers: list[Any] = [Listener(listening, self._connections, make) for listening in sockets or ()]
         self.servers = servers
 
     @contextmanager
@@ -359,7 +359,7 @@ class Server(uvicorn.Server):
         yield
 
 
-class _Strict:
+class _StrictHttp:
     """Answers in JSON where uvicorn would choose otherwise: a body with two ends, a request cut off at the end.
 
     Of a body with `Content-Length` and `Transfer-Encoding` a proxy in front of us may have seen another end.

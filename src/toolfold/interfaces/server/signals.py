@@ -52,10 +52,12 @@ def is_loopback(host: str) -> bool:
     return (mapped or address).is_loopback
 
 
-def is_from_here(headers: Iterable[tuple[bytes, bytes]]) -> bool:
+def is_local_request(headers: Iterable[tuple[bytes, bytes]]) -> bool:
     """Whether a request was made to this machine, and not by another machine's page."""
-    given = [(name, value.decode("latin-1")) for name, value in headers if name in (b"host", b"origin")]
-    return all(_names_here(value) if name == b"host" else _is_page_of_here(value) for name, value in given)
+    pairs = [(name, value.decode("latin-1")) for name, value in headers if name in (b"host", b"origin")]
+    return all(
+        _is_loopback_authority(value) if name == b"host" else _is_loopback_origin(value) for name, value in pairs
+    )
 
 
 class OnlyFromHere:
@@ -73,7 +75,7 @@ class OnlyFromHere:
         self._on_refusal = on_refusal
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http" or is_from_here(scope["headers"]):
+        if scope["type"] != "http" or is_local_request(scope["headers"]):
             await self._app(scope, receive, send)
             return
         if self._on_refusal is not None:
@@ -83,11 +85,11 @@ class OnlyFromHere:
         await send({"type": "http.response.body", "body": self._body})
 
 
-def _names_here(authority: str) -> bool:
-    found = _AUTHORITY.fullmatch(authority)
-    return found is not None and is_loopback(found["host"])
+def _is_loopback_authority(authority: str) -> bool:
+    match = _AUTHORITY.fullmatch(authority)
+    return match is not None and is_loopback(match["host"])
 
 
-def _is_page_of_here(origin: str) -> bool:
-    found = _ORIGIN.fullmatch(origin)
-    return found is not None and _names_here(found["authority"])
+def _is_loopback_origin(origin: str) -> bool:
+    match = _ORIGIN.fullmatch(origin)
+    return match is not None and _is_loopback_authority(match["authority"])

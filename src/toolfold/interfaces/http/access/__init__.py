@@ -1,1 +1,1 @@
-"""access."""
+"""Access control of the HTTP interface: authentication, tokens, rate limits and throttling."""

@@ -1,4 +1,4 @@
-"""Who sends a request: an API key, a signed token, or, where neither is configured, whoever is on this machine."""
+"""Authentication by API key or signed token; without either, only this machine has access."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from toolfold.interfaces.http.render import Refusal
 from toolfold.interfaces.http.settings import ALL_ROLES, ApiKey, JwtSettings, Role, Settings
 
 if TYPE_CHECKING:
-    from toolfold.interfaces.http.access.jwt_auth import Signed
+    from toolfold.interfaces.http.access.jwt_auth import JwtVerifier
     from toolfold.interfaces.http.requests import ProgrammaticRequest
 
 LOCAL: Final = "local"
@@ -44,11 +44,11 @@ class Caller(NamedTuple):
             names = ", ".join(map(repr, sorted(self.roles)))
             raise Refusal(403, f"this needs a key with the role {role!r}; yours has {names}", is_contract=False)
 
-    def require_for(self, asked: ProgrammaticRequest) -> None:
+    def require_for(self, body: ProgrammaticRequest) -> None:
         """The same for what a request asks for: whoever only answers questions need not be able to run programs."""
-        if asked.continuation_token is None or asked.tool_results or not asked.decisions:
+        if body.continuation_token is None or body.tool_results or not body.decisions:
             self.require("run")
-        if asked.decisions:
+        if body.decisions:
             self.require("approve")
 
 
@@ -60,7 +60,7 @@ def role_for(method: str) -> Role:
 _NOBODY: Final = Caller("")
 
 
-class Auth:
+class Authenticator:
     """From headers to a caller."""
 
     def __init__(self, settings: Settings) -> None:
@@ -70,7 +70,7 @@ class Auth:
             for tenant, keys in settings.keys.items()
             for key in ((ApiKey(secret=keys, roles=ALL_ROLES),) if isinstance(keys, str) else keys)
         ]
-        self._jwt = None if settings.jwt is None else _signed(settings.jwt)
+        self._jwt = None if settings.jwt is None else _jwt_verifier(settings.jwt)
 
     async def caller(self, headers: Headers, *, key_in_body: str = "") -> Caller:
         """Whose request it is, and what they may do; those with a signed token may do everything.
@@ -80,10 +80,10 @@ class Auth:
         """
         if self._is_open:
             return Caller(LOCAL)
-        shown = _credential(headers) or key_in_body
-        caller = self._of_key(shown) if shown else _NOBODY
-        if not caller.tenant and self._jwt is not None and shown.count(".") == 2:
-            caller = Caller(await self._jwt.tenant(shown))
+        credential = _credential(headers) or key_in_body
+        caller = self._caller_of_key(credential) if credential else _NOBODY
+        if not caller.tenant and self._jwt is not None and credential.count(".") == 2:
+            caller = Caller(await self._jwt.tenant(credential))
         if not caller.tenant:
             raise Refusal(401, "missing or wrong API key", is_contract=False)
         return caller
@@ -98,16 +98,16 @@ class Auth:
 
     def tenant_of_key(self, headers: Headers) -> str:
         """Whose API key the headers have; nothing where there is none, or it is no key but a token."""
-        shown = "" if self._is_open else _credential(headers)
-        return self._of_key(shown).tenant if shown else ""
+        credential = "" if self._is_open else _credential(headers)
+        return self._caller_of_key(credential).tenant if credential else ""
 
     def needs_body(self, headers: Headers) -> bool:
         """Whether a key can only be in the body, where older clients put it."""
         return not self._is_open and not _credential(headers)
 
-    def _of_key(self, shown: str) -> Caller:
+    def _caller_of_key(self, credential: str) -> Caller:
         owner = _NOBODY
-        digest = _digest(shown)
+        digest = _digest(credential)
         # Every key is compared, and digests have one length: the time tells nothing.
         for expected, caller in self._keys:
             if hmac.compare_digest(digest, expected):
@@ -115,13 +115,13 @@ class Auth:
         return owner
 
 
-def _signed(settings: JwtSettings) -> Signed:
+def _jwt_verifier(settings: JwtSettings) -> JwtVerifier:
     # Imported here: a server whose clients show keys would hold 9 MB for signatures that it never checks.
     try:
-        from toolfold.interfaces.http.access.jwt_auth import Signed  # noqa: PLC0415
+        from toolfold.interfaces.http.access.jwt_auth import JwtVerifier  # noqa: PLC0415
     except ModuleNotFoundError as error:
         raise UsageError(f"{error.name!r} is not installed, and http.jwt needs it; {install_extra('http')}") from error
-    return Signed(settings)
+    return JwtVerifier(settings)
 
 
 def _credential(headers: Headers) -> str:

@@ -1,4 +1,4 @@
-"""Tenants by JSON Web Tokens of one issuer. Imported for a config with `http.jwt` alone: what checks them is large."""
+"""JSON Web Tokens of one issuer and its signing keys; imported only for a config with `http.jwt`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _ALGORITHMS: Final = ["EdDSA", "RS256"]
 _LEEWAY_SECONDS: Final = 10
 
 
-class Signed:
+class JwtVerifier:
     """The tokens that one issuer signs."""
 
     def __init__(self, settings: JwtSettings) -> None:
@@ -98,8 +98,8 @@ class SigningKeys:
 
     async def _fetch_once(self) -> None:
         try:
-            found = await asyncio.get_running_loop().run_in_executor(self._thread, self._client.get_signing_keys)
-            self._keys = {str(one.key_id): one.key for one in found}
+            signing_keys = await asyncio.get_running_loop().run_in_executor(self._thread, self._client.get_signing_keys)
+            self._keys = {str(signing_key.key_id): signing_key.key for signing_key in signing_keys}
             self._fetched_at = self._clock()
         except jwt.PyJWTError:
             pass  # what is known stays good for its time

@@ -1,4 +1,4 @@
-"""How much one tenant may do at once and in a minute, so that none can take it all."""
+"""Rate limits per tenant: starts per minute, concurrent programs, pauses, bodies and sessions."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Final
 
-from toolfold.interfaces.http.execution_state import Gone
-from toolfold.interfaces.http.render import client_gone, rate_limited
+from toolfold.interfaces.http.execution_state import Hangup
+from toolfold.interfaces.http.render import hangup_refusal, rate_limited
 from toolfold.interfaces.http.settings import Settings
 
 _QUICK_REQUESTS: Final = 100
@@ -42,12 +42,12 @@ class _Share:
 class _Turn:
     """Of one tenant. A class, because a generator would cost a twentieth of a continuation."""
 
-    __slots__ = ("_gone", "_most_waiting", "_share")
+    __slots__ = ("_hangup", "_most_waiting", "_share")
 
-    def __init__(self, share: _Share, most_waiting: int, gone: Gone | None) -> None:
+    def __init__(self, share: _Share, most_waiting: int, hangup: Hangup | None) -> None:
         self._share = share
         self._most_waiting = most_waiting
-        self._gone = gone
+        self._hangup = hangup
 
     async def __aenter__(self) -> float:
         share = self._share
@@ -59,7 +59,7 @@ class _Turn:
         began = time.monotonic()
         share.waiting += 1
         try:
-            async with while_there(self._gone):
+            async with while_connected(self._hangup):
                 await share.turns.acquire()
         finally:
             share.waiting -= 1
@@ -116,13 +116,13 @@ class Gate:
         share.counted_at = now
         return max(0.0, (1 - share.allowance) * 60 / per_minute)
 
-    def turn(self, tenant: str, gone: Gone | None = None) -> _Turn:
+    def turn(self, tenant: str, hangup: Hangup | None = None) -> _Turn:
         """Hold one of the tenant's turns; gives the seconds that were waited for it.
 
         Raises:
             Refusal: 429 if too many wait already; 499 if `gone` said so before the turn came.
         """
-        return _Turn(self._of(tenant), self._settings.waiting, gone)
+        return _Turn(self._of(tenant), self._settings.waiting, hangup)
 
     def enter(self, tenant: str) -> None:
         """One more request of the tenant is here: those that run and wait, and some that are quick.
@@ -173,14 +173,14 @@ class Gate:
         share.held_bytes += size
 
     @asynccontextmanager
-    async def large_body(self, tenant: str, gone: Gone) -> AsyncIterator[None]:
+    async def large_body(self, tenant: str, hangup: Hangup) -> AsyncIterator[None]:
         """Hold the turn of decoding a large body: that blocks everyone, so there is room for others behind each.
 
         Raises:
             Refusal: 499 if `gone` said so before the turn came.
         """
         own, loop = self._of(tenant).large, asyncio.get_running_loop()
-        async with while_there(gone if own.locked() or self._decoding.locked() else None):
+        async with while_connected(hangup if own.locked() or self._decoding.locked() else None):
             await own.acquire()
             try:
                 await self._decoding.acquire()
@@ -191,9 +191,9 @@ class Gate:
         try:
             yield
         finally:
-            taken = time.thread_time() - began
-            loop.call_later(taken * _ROOM_BEHIND, self._decoding.release)
-            loop.call_later(taken * _OWN_ROOM_BEHIND, own.release)
+            seconds = time.thread_time() - began
+            loop.call_later(seconds * _ROOM_BEHIND, self._decoding.release)
+            loop.call_later(seconds * _OWN_ROOM_BEHIND, own.release)
 
     def paused(self, tenant: str, change: int) -> None:
         """One more or one less execution of the tenant is paused."""
@@ -223,7 +223,7 @@ class SessionTurns:
         self._locks: dict[str, asyncio.Lock] = {}
         self._users: Counter[str] = Counter()
 
-    async def enter(self, session: str, gone: Gone | None = None) -> None:
+    async def enter(self, session: str, hangup: Hangup | None = None) -> None:
         """Wait for the session to be free.
 
         Raises:
@@ -232,33 +232,33 @@ class SessionTurns:
         self._users[session] += 1
         lock = self._locks.setdefault(session, asyncio.Lock())
         try:
-            async with while_there(gone if lock.locked() else None):
+            async with while_connected(hangup if lock.locked() else None):
                 await lock.acquire()
         except BaseException:
-            self._left(session)
+            self._remove_user(session)
             raise
 
     def leave(self, session: str) -> None:
         """The execution is over."""
         self._locks[session].release()
-        self._left(session)
+        self._remove_user(session)
 
-    def _left(self, session: str) -> None:
+    def _remove_user(self, session: str) -> None:
         self._users[session] -= 1
         if not self._users[session]:
             del self._users[session], self._locks[session]
 
 
 @asynccontextmanager
-async def while_there(gone: Gone | None) -> AsyncIterator[None]:
+async def while_connected(hangup: Hangup | None) -> AsyncIterator[None]:
     """Wait for something, until the client has gone; `None` costs nothing."""
-    if gone is None:
+    if hangup is None:
         yield
         return
     scope = asyncio.timeout(None)
     try:
         async with scope:
-            watch = asyncio.ensure_future(gone())
+            watch = asyncio.ensure_future(hangup())
             watch.add_done_callback(lambda done: _expire(scope, done))
             try:
                 yield
@@ -267,7 +267,7 @@ async def while_there(gone: Gone | None) -> AsyncIterator[None]:
     except TimeoutError as error:
         if not scope.expired():
             raise
-        raise client_gone() from error
+        raise hangup_refusal() from error
 
 
 def _expire(scope: asyncio.Timeout, watch: asyncio.Future[None]) -> None:

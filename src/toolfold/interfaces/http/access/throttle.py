@@ -1,4 +1,4 @@
-"""Who is refused again and again is served more and more slowly: a flood of such requests costs what a few of them do.
+"""Throttling of clients that are refused again and again, so that a flood of refusals stays cheap.
 
 1. Refusals count, and nothing else: on the account of whoever's key it was, without a good one on that of the address.
 2. The first ones are answered at once, further ones at a rate; until then their connection may be cut to make room.
@@ -16,7 +16,7 @@ from typing import Final
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from toolfold.interfaces.http.access.auth import Auth
+from toolfold.interfaces.http.access.auth import Authenticator
 from toolfold.interfaces.http.body import account_of
 from toolfold.interfaces.server.listen import rest
 
@@ -40,7 +40,7 @@ def note_refusal(scope: Scope, status: int) -> None:
     scope[_REFUSED_AS] = status
 
 
-class Pace:
+class RefusalThrottle:
     """How long each account has to wait.
 
     Args:
@@ -78,7 +78,7 @@ class Pace:
 class Paced:
     """Keeps the pace of every request; the outermost thing that one meets."""
 
-    def __init__(self, app: ASGIApp, *, auth: Auth, pace: Pace) -> None:
+    def __init__(self, app: ASGIApp, *, auth: Authenticator, pace: RefusalThrottle) -> None:
         self._app = app
         self._auth = auth
         self._pace = pace

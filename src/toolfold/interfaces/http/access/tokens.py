@@ -1,4 +1,4 @@
-"""Continuation tokens: who may continue which execution, in which round, until when. They are signed, not secret."""
+"""Continuation tokens: execution, round, tenant and expiry, signed but not secret."""
 
 from __future__ import annotations
 
@@ -87,12 +87,12 @@ class Tokens:
         return _text(signing.digest())
 
 
-def _is_same(one: str, other: str) -> bool:
+def _is_same(first: str, second: str) -> bool:
     # Both are signed, and so no secret of ours; compared as one all the same.
-    return hmac.compare_digest(one.encode("utf-8", "surrogatepass"), other.encode("utf-8", "surrogatepass"))
+    return hmac.compare_digest(first.encode("utf-8", "surrogatepass"), second.encode("utf-8", "surrogatepass"))
 
 
-def kept_key(path: Path) -> bytes:
+def load_or_create_key(path: Path) -> bytes:
     """The key in a file, made at the first start: tokens outlive a restart."""
     try:
         if not path.exists():
