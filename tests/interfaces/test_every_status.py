@@ -16,7 +16,7 @@ import pytest
 from toolfold.interfaces.callback import messages as callback
 from toolfold.interfaces.cli import process
 from toolfold.interfaces.console import json_shapes
-from toolfold.interfaces.frameworks.program_tool import shown_outcome
+from toolfold.interfaces.frameworks.program_tool import render_outcome
 from toolfold.interfaces.http import render, requests, rewards
 from toolfold.interfaces.mcp import render as mcp
 from toolfold.interfaces.pydantic_ai import render as pydantic_ai
@@ -53,7 +53,7 @@ def at_console(outcome: Outcome) -> Any:
 
 
 def at_frameworks(outcome: Outcome) -> Any:
-    shown = shown_outcome(outcome)
+    shown = render_outcome(outcome)
     return shown.has_failed, shown.text
 
 

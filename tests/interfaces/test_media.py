@@ -1,4 +1,4 @@
-from toolfold.interfaces.media import described, images_in, value_as_json
+from toolfold.interfaces.media import describe_media, images_in, value_as_json
 from toolfold.models import MIB, File, Media
 
 PICTURE = Media(kind="image", mime="image/png", data=b"png")
@@ -11,7 +11,7 @@ def test_a_value_is_described_with_a_word_for_what_is_no_text() -> None:
         "n": 1.5,
     }
 
-    assert described(value) == {
+    assert describe_media(value) == {
         "drawn": ["<image image/png>", "<4 bytes>"],
         "page": "<link https://example.org/a>",
         "n": 1.5,

@@ -49,7 +49,7 @@ async def from_config(config: str | os.PathLike[str] | Config | None = None, **o
     Raises:
         UsageError: there is no such file, or it has mistakes.
     """
-    config = found_config(config)
+    config = resolve_config(config)
     options = {**runtime_options(config), **options}
     ledger = options.pop("ledger", None)
     own = None if ledger is not None else ledger_of(config)
@@ -61,7 +61,7 @@ async def from_config(config: str | os.PathLike[str] | Config | None = None, **o
             await own.close()
 
 
-def found_config(config: str | os.PathLike[str] | Config | None) -> Config:
+def resolve_config(config: str | os.PathLike[str] | Config | None) -> Config:
     """The config itself, read from a file where it is one.
 
     Raises:
@@ -136,7 +136,7 @@ async def permitted_tools(config: Config, local: Sequence[Tool], policy: Policy)
         async with _bridge(config, lambda: None) as bridge:
             await bridge.settled(timeout_seconds=CONNECT_SECONDS)
             _complain(bridge)
-            bridged = as_programs_say(without(bridge.tools(), local))
+            bridged = with_python_names(without_local(bridge.tools(), local))
     return tuple(spec for spec in Catalog([*local, *bridged]).specs if policy.permits(spec))
 
 
@@ -153,7 +153,7 @@ class BridgedRuntime(Runtime):
         self._hidden: dict[str, frozenset[str]] = {}
         self._indexes: dict[frozenset[str], Index] = {}
         self._bridge = _bridge(config, self._refresh)
-        super().__init__(self._offered(), **options)
+        super().__init__(self._offered_tools(), **options)
 
     async def __aenter__(self) -> Self:
         await super().__aenter__()
@@ -169,13 +169,13 @@ class BridgedRuntime(Runtime):
     # Any: as in the runtime.
     async def run(self, text: str, *, tenant: str = "", hidden: Collection[str] = (), **options: Any) -> Outcome:
         """As in the runtime, with the servers' tools that the tenant may call."""
-        await self._connected(text)
+        await self._wait_for_servers(text)
         return await super().run(text, tenant=tenant, hidden=self._hidden_with(tenant, hidden), **options)
 
     # Any: as in the runtime.
     async def start(self, text: str, *, tenant: str = "", hidden: Collection[str] = (), **options: Any) -> Any:
         """As in the runtime, with the servers' tools that the tenant may call."""
-        await self._connected(text)
+        await self._wait_for_servers(text)
         return await super().start(text, tenant=tenant, hidden=self._hidden_with(tenant, hidden), **options)
 
     # Any: as in the runtime.
@@ -213,8 +213,12 @@ class BridgedRuntime(Runtime):
 
     # its parts
 
-    async def _connected(self, text: str) -> None:
-        late = [one.name for one in self._bridge.status() if one.state == "connecting" and mentions(text, one.name)]
+    async def _wait_for_servers(self, text: str) -> None:
+        late = [
+            server.name
+            for server in self._bridge.status()
+            if server.state == "connecting" and mentions(text, server.name)
+        ]
         if late or _OPEN_ENDED.search(text):
             await self._bridge.settled(None if _OPEN_ENDED.search(text) else late, timeout_seconds=CONNECT_SECONDS)
         _complain(self._bridge, text)
@@ -222,10 +226,10 @@ class BridgedRuntime(Runtime):
     def _refresh(self) -> None:
         self._hidden.clear()
         self._indexes.clear()
-        self.replace_tools(self._offered())
+        self.replace_tools(self._offered_tools())
 
-    def _offered(self) -> list[Tool]:
-        bridged = as_programs_say(without(self._bridge.tools(), self._local))
+    def _offered_tools(self) -> list[Tool]:
+        bridged = with_python_names(without_local(self._bridge.tools(), self._local))
         return [*with_policies(self._config, [*self._local, *bridged]), self._search_tool()]
 
     def _search_tool(self) -> Tool:
@@ -234,12 +238,14 @@ class BridgedRuntime(Runtime):
         async def call_within(arguments: Mapping[str, Value], context: CallContext) -> list[dict[str, Json]]:
             hidden = self.hidden_from(context.tenant)
             if hidden not in self._indexes:
-                shown = [spec for spec in self.tools if spec.name not in hidden and spec.name != SEARCH_SPEC.name]
-                self._indexes[hidden] = Index(shown)
-            found = search_tool(lambda: self._indexes[hidden]).call_within
-            assert found is not None, "the search always takes a context"
+                visible_specs = [
+                    spec for spec in self.tools if spec.name not in hidden and spec.name != SEARCH_SPEC.name
+                ]
+                self._indexes[hidden] = Index(visible_specs)
+            search = search_tool(lambda: self._indexes[hidden]).call_within
+            assert search is not None, "the search always takes a context"
             # Any: what a search returns is JSON.
-            hits: Any = await found(arguments, context)
+            hits: Any = await search(arguments, context)
             return list(hits)
 
         return replace(search_tool(self._search_index), call_within=call_within)
@@ -289,10 +295,10 @@ def _ask_to_sign_in(server: str, url: str) -> None:
 
 def _complain(bridge: Bridge | _NoServers, text: str | None = None) -> None:
     """One line for each server that is still not there; of a program's text, for those that it mentions."""
-    for one in bridge.status():
+    for server in bridge.status():
         # Why one failed is in the log already.
-        if one.state == "connecting" and (text is None or mentions(text, one.name)):
-            _log.warning("server %r has not connected within %g s", one.name, CONNECT_SECONDS)
+        if server.state == "connecting" and (text is None or mentions(text, server.name)):
+            _log.warning("server %r has not connected within %g s", server.name, CONNECT_SECONDS)
 
 
 # --- names ----------------------------------------------------------------------------------
@@ -310,22 +316,22 @@ def mentions(text: str, server: str) -> bool:
     return re.search(ways, text) is not None
 
 
-def without(bridged: Iterable[Tool], local: Collection[Tool]) -> list[Tool]:
+def without_local(bridged: Iterable[Tool], local: Collection[Tool]) -> list[Tool]:
     """What the servers have, without what the host calls by the same name."""
     own = {tool.spec.name for tool in local}
-    kept = []
+    remaining = []
     for tool in bridged:
         if tool.spec.name in own:
             _log.warning("%r of %s is left out: the config has a tool of that name", tool.spec.name, tool.spec.source)
         else:
-            kept.append(tool)
-    return kept
+            remaining.append(tool)
+    return remaining
 
 
-def as_programs_say(tools: Sequence[Tool]) -> list[Tool]:
+def with_python_names(tools: Sequence[Tool]) -> list[Tool]:
     """Bridged tools under the identifier that programs call them by, so that errors name what was written."""
-    taken = Counter(tool.spec.python_name for tool in tools)
-    return [tool if taken[tool.spec.python_name] > 1 else _under_identifier(tool) for tool in tools]
+    name_counts = Counter(tool.spec.python_name for tool in tools)
+    return [tool if name_counts[tool.spec.python_name] > 1 else _under_identifier(tool) for tool in tools]
 
 
 def _under_identifier(tool: Tool) -> Tool:

@@ -1,4 +1,4 @@
-"""What a program gives, as JSON can hold it: whole, or with words for bytes, and the pictures by themselves."""
+"""Media in the values of programs: values as JSON or as text for a model, and the images in them."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from typing import Final
 from toolfold.display import value_as_json
 from toolfold.models import MIB, File, Media, Value
 
-__all__ = ["described", "images_in", "value_as_json"]
+__all__ = ["describe_media", "images_in", "value_as_json"]
 
 _MOST_IMAGES: Final = 10
 _LARGEST_IMAGE_BYTES: Final = 5 * MIB
 
 
-def described(value: Value) -> Value:
+def describe_media(value: Value) -> Value:
     """The value for a model that reads text: a word in place of each medium and of bytes."""
     match value:
         case Media():
@@ -22,17 +22,17 @@ def described(value: Value) -> Value:
         case bytes():
             return f"<{len(value)} bytes>"
         case dict():
-            return {key: described(item) for key, item in value.items()}
+            return {key: describe_media(item) for key, item in value.items()}
         case list():
-            return [described(item) for item in value]
+            return [describe_media(item) for item in value]
     return value
 
 
 def images_in(value: Value, files: Sequence[File] = ()) -> list[tuple[str, bytes]]:
     """Type and data of the pictures in a value and among files; not the huge ones, and not too many."""
-    found = [(media.mime, media.data) for media in _media(value) if media.kind == "image"]
-    found += [(file.mime, file.data) for file in files if file.mime.startswith("image/")]
-    return [(mime, data) for mime, data in found if 0 < len(data) <= _LARGEST_IMAGE_BYTES][:_MOST_IMAGES]
+    images = [(media.mime, media.data) for media in _media(value) if media.kind == "image"]
+    images += [(file.mime, file.data) for file in files if file.mime.startswith("image/")]
+    return [(mime, data) for mime, data in images if 0 < len(data) <= _LARGEST_IMAGE_BYTES][:_MOST_IMAGES]
 
 
 def _media(value: Value) -> Iterator[Media]:

@@ -1,4 +1,4 @@
-"""Tools as the text of a prompt, for every door that writes one into a description of its own."""
+"""Prompt texts that interfaces share: tool signatures, and hints beside a program's output."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Form: TypeAlias = Literal["dense", "python"]
 
 def tools_text(
     specs: Sequence[ToolSpec], *, budget_characters: int | None = None, form: Form = "dense",
-    known: ToolLessons | None = None,
+    snapshot: ToolLessons | None = None,
 ) -> str:  # fmt: skip
     """What there is to call, with the line that explains the form; empty if there is nothing.
 
@@ -26,13 +26,13 @@ def tools_text(
     """
     if not specs:
         return ""
-    learned = {} if known is None else known.schemas(specs)
+    learned = {} if snapshot is None else snapshot.schemas(specs)
     if form == "python":
         specs = [replace(spec, output_schema=learned.get(spec.name, spec.output_schema)) for spec in specs]
         return f"```python\n{prompt_text(specs, budget_characters=budget_characters).rstrip()}\n```"
     if budget_characters is None:
         return f"{HEADER}\n{dense_text(specs, learned=learned)}"
-    used = {} if known is None else known.uses
+    used = {} if snapshot is None else snapshot.uses
     return f"{HEADER}\n{dense_within(specs, budget_characters, used=used, learned=learned).text}"
 
 

@@ -1,4 +1,4 @@
-"""The loop: every environment goes on by itself, and all programs are one batch of the runtime.
+"""Rollouts of a policy over many environments, whose programs run as one batch of the runtime.
 
 Rules:
 1. A program is in flight only where the batch has room; policies and environments are not held up by it.
@@ -18,7 +18,7 @@ from typing import Any, Final, Protocol, TypeAlias
 
 from toolfold.errors import UsageError
 from toolfold.execution.batch import Item
-from toolfold.interfaces.frameworks.program_tool import shown_outcome
+from toolfold.interfaces.frameworks.program_tool import render_outcome
 from toolfold.models import File, Limits, Outcome
 from toolfold.runtime import Runtime
 
@@ -101,11 +101,11 @@ class Episode:
     # Any: values of programs.
     def transcript(self) -> list[dict[str, Any]]:
         """What was said and done, without ids and times: the same for the same seed."""
-        said: list[dict[str, Any]] = [{"observation": self.first_observation}]
+        entries: list[dict[str, Any]] = [{"observation": self.first_observation}]
         for turn in self.turns:
             outcome = turn.outcome
-            said[-1]["program"] = turn.program
-            said.append(
+            entries[-1]["program"] = turn.program
+            entries.append(
                 {
                     "status": outcome.status,
                     "stdout": outcome.stdout,
@@ -114,7 +114,7 @@ class Episode:
                     "reward": turn.reward,
                 }
             )
-        return said
+        return entries
 
 
 CLOCK: Final = 1_767_225_600.0
@@ -143,7 +143,7 @@ async def roll_out(
     name = secrets.token_hex(6)
     sessions = [f"rollout-{name}-{number}" for number in range(len(environments))]
     episodes = [
-        asyncio.create_task(_Rolling(batch, policy, number, environment, seed, turns).run(usual, session))
+        asyncio.create_task(_EpisodeRun(batch, policy, number, environment, seed, turns).run(usual, session))
         for number, (environment, session) in enumerate(zip(environments, sessions, strict=True))
     ]
     try:
@@ -204,12 +204,12 @@ class _Batch:
         await asyncio.gather(self._running, return_exceptions=True)
 
     async def _run(self, runtime: Runtime, in_flight: int | None) -> None:
-        async with aclosing(runtime.map(self._pulled(), in_flight=in_flight)) as outcomes:
-            async for one in outcomes:
-                if not one.tag.done():
-                    one.tag.set_result(one.outcome)
+        async with aclosing(runtime.map(self._queued_items(), in_flight=in_flight)) as outcomes:
+            async for result in outcomes:
+                if not result.tag.done():
+                    result.tag.set_result(result.outcome)
 
-    async def _pulled(self) -> AsyncIterator[Item]:
+    async def _queued_items(self) -> AsyncIterator[Item]:
         while True:
             yield await self._items.get()
 
@@ -221,7 +221,7 @@ class _Batch:
                 future.set_exception(error)
 
 
-class _Rolling:
+class _EpisodeRun:
     """One environment on its way."""
 
     def __init__(
@@ -235,7 +235,7 @@ class _Rolling:
         self._turns = turns
 
     async def run(self, usual: Item, session: str) -> Episode:
-        seed = self._drawn("reset")
+        seed = self._derive_seed("reset")
         first = observation = self._environment.reset(seed)
         turns: tuple[Turn, ...] = ()
         while len(turns) < self._turns and not (turns and turns[-1].is_done):
@@ -246,15 +246,15 @@ class _Rolling:
 
     async def _turn(self, usual: Item, session: str, observation: str, turns: tuple[Turn, ...]) -> Turn:
         number = len(turns)
-        drawn = self._drawn(f"policy {number}")
-        situation = Situation(environment=self._number, seed=drawn, observation=observation, turns=turns)
+        turn_seed = self._derive_seed(f"policy {number}")
+        situation = Situation(environment=self._number, seed=turn_seed, observation=observation, turns=turns)
         # Any: a policy is the trainer's own.
         program: Any = await self._policy(situation)
         if not isinstance(program, str):
             raise UsageError(f"the policy gave a {type(program).__name__!r} in turn {number}; it must give a program")
         clock = None if usual.clock is None else usual.clock + number * _TURN_SECONDS
         files = () if turns else tuple(getattr(self._environment, "files", ()))
-        item = replace(usual, text=program, session=session, files=files, seed=self._drawn(f"program {number}"))
+        item = replace(usual, text=program, session=session, files=files, seed=self._derive_seed(f"program {number}"))
         outcome = await self._batch.outcome(replace(item, clock=clock))
         step = self._environment.step(outcome)
         return Turn(
@@ -262,7 +262,7 @@ class _Rolling:
             is_done=bool(step.is_done),
         )  # fmt: skip
 
-    def _drawn(self, purpose: str) -> int:
+    def _derive_seed(self, purpose: str) -> int:
         """A seed that nobody else has: of this environment, for this purpose."""
         text = f"{self._seed} {self._number} {purpose}"
         return int.from_bytes(hashlib.sha256(text.encode()).digest()[:4])
@@ -288,5 +288,5 @@ class Task:
     def step(self, outcome: Outcome) -> Step:
         """What the program said, and the judge's reward."""
         reward = self.judge(outcome)
-        text = shown_outcome(outcome).text_alone
+        text = render_outcome(outcome).text_alone
         return Step(observation=text, reward=reward or 0.0, is_done=reward is not None)

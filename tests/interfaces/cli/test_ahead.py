@@ -10,7 +10,7 @@ from toolfold import Limits
 from toolfold.engines.single import modules_of
 from toolfold.interfaces.cli import app, fast_start
 from toolfold.interfaces.cli.commands import run
-from toolfold.interfaces.cli.fast_start import begin, launched, plain_options
+from toolfold.interfaces.cli.fast_start import launch_early, plain_options, take_sandbox
 from toolfold.interfaces.cli.inputs import RunOptions
 from toolfold.models import InstalledSet
 
@@ -69,15 +69,15 @@ def test_only_libraries_of_our_own_are_loaded_ahead(text: str, modules: tuple[st
 
 def test_a_sandbox_that_was_begun_is_used_only_if_it_is_the_one_that_is_needed(folder: Path) -> None:
     limits = Limits(output_bytes=8 * 2**20)
-    begin(RunOptions(code="print(1)"))
-    begin(RunOptions(code="import pandas"))
-    begin(RunOptions(program="missing.py"))
-    first, second = fast_start._begun
+    launch_early(RunOptions(code="print(1)"))
+    launch_early(RunOptions(code="import pandas"))
+    launch_early(RunOptions(program="missing.py"))
+    first, second = fast_start._sandboxes
 
-    used = launched("print(1)", limits, isolation="namespace")
+    used = take_sandbox("print(1)", limits, isolation="namespace")
 
     assert used is first
-    assert fast_start._begun == []
+    assert fast_start._sandboxes == []
     assert second.launched.process.returncode is not None
     used.give_up()
     assert used.launched.process.returncode is not None
@@ -101,7 +101,7 @@ def test_the_sandbox_has_the_one_installed_set_that_the_program_names(text: str,
         InstalledSet(name="cats-1", folder="/", modules=frozenset({"lion"}), preload=("lion",)),
     ]
 
-    used = launched(text, Limits(), isolation="namespace", sets=sets)
+    used = take_sandbox(text, Limits(), isolation="namespace", sets=sets)
 
     used.give_up()
     assert [one.name for one in used.plan.sets] == mounted

@@ -11,7 +11,7 @@ from inline_snapshot import snapshot
 from tests.ledger.made_up import begun, given, made, outcome
 from toolfold import Problem, UsageError
 from toolfold.interfaces.cli.commands.runs import runs_app
-from toolfold.interfaces.cli.history import safe
+from toolfold.interfaces.cli.history import escape_controls
 from toolfold.ledger.base import CallEntry, DecisionEntry, ReplyEntry
 from toolfold.ledger.sqlite.store import SqliteLedger
 from toolfold.models import Call, CallRecord, File, Media, Program, Reply
@@ -362,7 +362,7 @@ def test_a_sealed_ledger_is_shown_with_the_key_of_the_environment(
 
 
 def test_text_for_a_terminal_keeps_lines_and_letters_and_shows_codes() -> None:
-    assert safe("é\tx\n\x1b]0;title\x07 \u202eabc 😀") == "é\tx\n\\x1b]0;title\\x07 \\u202eabc 😀"
+    assert escape_controls("é\tx\n\x1b]0;title\x07 \u202eabc 😀") == "é\tx\n\\x1b]0;title\\x07 \\u202eabc 😀"
 
 
 TOOLS = """

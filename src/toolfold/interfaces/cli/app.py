@@ -1,4 +1,4 @@
-"""The commands and their options, and the one place where an error becomes a line and an exit code."""
+"""Commands of the command line, their options, and the entry point that runs them."""
 
 import sys
 from collections.abc import Sequence
@@ -13,7 +13,7 @@ from toolfold.interfaces.cli.commands.runs import runs_app
 from toolfold.interfaces.cli.commands.serve import serve_command
 from toolfold.interfaces.cli.commands.tools import tools_app
 from toolfold.interfaces.cli.options import AddressOption, ApiOption, ConfigOption, EngineOption
-from toolfold.interfaces.cli.process import Exit, complain, guarded, leave
+from toolfold.interfaces.cli.process import Exit, complain, leave, run_guarded
 
 app = typer.Typer(
     name="toolfold",
@@ -36,7 +36,7 @@ def main() -> NoReturn:
 
 def run_command(arguments: Sequence[str]) -> int:
     """One command line in, its exit code out; every error is one line on stderr."""
-    return guarded(lambda: _read_and_run(arguments))
+    return run_guarded(lambda: _read_and_run(arguments))
 
 
 def _read_and_run(arguments: Sequence[str]) -> int:

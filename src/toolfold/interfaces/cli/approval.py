@@ -1,4 +1,4 @@
-"""Who says yes at the command line: the person at the terminal, `--yes`, or nobody, which is a no.
+"""Approval of tool calls at the command line: by the person at the terminal, by `--yes`, or denied.
 
 A question names the call with all of its arguments. The answer may stand for further calls of the program.
 """
@@ -14,8 +14,8 @@ from collections.abc import Awaitable, Callable
 from contextlib import AbstractContextManager, suppress
 from typing import TYPE_CHECKING, Final
 
-from toolfold.interfaces.cli.output import shortened, shown_arguments, word
-from toolfold.interfaces.cli.terminal import stage
+from toolfold.interfaces.cli.output import format_arguments, printable_name, shorten
+from toolfold.interfaces.cli.terminal import drawing_area
 from toolfold.tools.steps.approval import NOBODY_CAN_APPROVE
 from toolfold.tools.tool import Approve, Decision
 
@@ -44,12 +44,12 @@ class Terminal:
     async def ask(self, call: Call) -> Decision:
         """One question at a time, until it is answered."""
         async with self._turn:
-            with stage.held():
+            with drawing_area.reserve():
                 return await self._answer(call)
 
     async def _answer(self, call: Call) -> Decision:
-        tool = word(call.tool)
-        arguments = shortened(shown_arguments(call.arguments), _SHOWN_ARGUMENTS)
+        tool = printable_name(call.tool)
+        arguments = shorten(format_arguments(call.arguments), _SHOWN_ARGUMENTS)
         place = f" (line {call.line})" if call.line else ""
         say(f"toolfold: {tool}({arguments}) needs your approval{place}\n{_CHOICES.format(tool=tool)}")
         with suppress(termios.error):
@@ -59,7 +59,7 @@ class Terminal:
             line = await self._line()
             if line is None:
                 return Decision(approved=False, reason="nobody answered at the terminal", by=user())
-            if (decision := parsed(line)) is not None:
+            if (decision := parse_answer(line)) is not None:
                 return decision
             say(f"toolfold: {line.strip()[:40]!r} is no answer; give y, a, t, n, or a number of calls\n")
 
@@ -89,11 +89,11 @@ class TerminalApproval:
         """For a call without a program."""
         return await self._ask(call)
 
-    def of(self, _execution_id: str, _epoch: int, standing: Callable[[], AbstractContextManager[None]]) -> Approve:
+    def of(self, _execution_id: str, _epoch: int, pause_clock: Callable[[], AbstractContextManager[None]]) -> Approve:
         """The same for the calls of one program."""
 
         async def approve(call: Call, _: ToolSpec) -> Decision:
-            with standing():
+            with pause_clock():
                 return await self._ask(call)
 
         return approve
@@ -102,9 +102,9 @@ class TerminalApproval:
 def approve_at_terminal(*, is_yes: bool) -> Approve:
     """Asks whoever is there; `is_yes` is their answer to everything."""
     if is_yes:
-        return _yes
+        return _approve_all
     handle = terminal_handle()
-    return _nobody() if handle is None else TerminalApproval(Terminal(handle).ask)
+    return _deny_all() if handle is None else TerminalApproval(Terminal(handle).ask)
 
 
 def terminal_handle() -> int | None:
@@ -119,7 +119,7 @@ def terminal_handle() -> int | None:
         return None
 
 
-def parsed(line: str) -> Decision | None:
+def parse_answer(line: str) -> Decision | None:
     """An answer that was typed; `None` if it is none."""
     word_, _, rest = line.strip().partition(" ")
     match word_.lower():
@@ -149,16 +149,16 @@ def say(text: str) -> None:
     print(text, end="", file=sys.stderr, flush=True)
 
 
-async def _yes(_call: Call, _spec: ToolSpec) -> Decision:
+async def _approve_all(_call: Call, _spec: ToolSpec) -> Decision:
     return Decision(approved=True, by=f"{user()} (--yes)")
 
 
-def _nobody() -> Approve:
-    told: set[str] = set()
+def _deny_all() -> Approve:
+    reported_tools: set[str] = set()
 
     async def approve(call: Call, _: ToolSpec) -> Decision:
-        if call.tool not in told:
-            told.add(call.tool)
+        if call.tool not in reported_tools:
+            reported_tools.add(call.tool)
             name = repr(call.tool)
             say(f"toolfold: {name} needs approval, and there is no terminal to ask at; --yes approves every call\n")
         return NOBODY_CAN_APPROVE

@@ -15,13 +15,13 @@ from toolfold.ledger.sqlite.store import SqliteLedger
 
 
 @contextmanager
-def announced(port: int, ledger: Ledger, base_path: str = "") -> Iterator[None]:
+def announce_console(port: int, ledger: Ledger, base_path: str = "") -> Iterator[None]:
     """Others can find the console at this port while it runs."""
     path = _folder() / f"{port}.json"
-    said = {"pid": os.getpid(), "url": f"http://127.0.0.1:{port}{base_path}", "ledger": _name(ledger)}
+    entry = {"pid": os.getpid(), "url": f"http://127.0.0.1:{port}{base_path}", "ledger": _name(ledger)}
     with suppress(OSError):  # a link is missing then, and nothing else
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        path.write_text(json.dumps(said), "utf-8")
+        path.write_text(json.dumps(entry), "utf-8")
     try:
         yield
     finally:
@@ -33,9 +33,9 @@ def page_of(ledger: Ledger, execution_id: str) -> str:
     name = _name(ledger)
     for path in sorted(_folder().glob("*.json")):
         with suppress(OSError, ValueError, KeyError, TypeError):
-            said = json.loads(path.read_text("utf-8"))
-            if name and said["ledger"] == name and _is_running(said["pid"]):
-                return f"{said['url']}/#/runs/{quote(execution_id, safe='')}"
+            entry = json.loads(path.read_text("utf-8"))
+            if name and entry["ledger"] == name and _is_running(entry["pid"]):
+                return f"{entry['url']}/#/runs/{quote(execution_id, safe='')}"
     return ""
 
 

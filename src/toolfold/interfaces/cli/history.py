@@ -19,7 +19,7 @@ from rich.text import Text
 from toolfold.display import call_as_json
 from toolfold.errors import ToolfoldError
 from toolfold.interfaces.cli.console_links import page_of
-from toolfold.interfaces.cli.output import shortened, shown_arguments, word, write_json
+from toolfold.interfaces.cli.output import format_arguments, printable_name, shorten, write_json
 from toolfold.interfaces.cli.process import Exit
 from toolfold.interfaces.media import value_as_json
 from toolfold.ledger.base import (
@@ -57,18 +57,18 @@ def print_list(summaries: Sequence[ExecutionSummary], *, as_json: bool, is_filte
         write_json([asdict(summary) for summary in summaries])
         return Exit.FINISHED
     if not summaries:
-        what = "no such executions in this ledger" if is_filtered else "no executions in this ledger yet"
-        print(f"toolfold: {what}", file=sys.stderr)
+        message = "no such executions in this ledger" if is_filtered else "no executions in this ledger yet"
+        print(f"toolfold: {message}", file=sys.stderr)
         return Exit.FINISHED
     console = _console()
-    width = max(len(safe(summary.execution_id)) for summary in summaries)
+    width = max(len(escape_controls(summary.execution_id)) for summary in summaries)
     console.print(f"{'id':<{width}}  {'began':<19}  {'status':<9}  {'calls':>5}  {'seconds':>8}  program")
     for summary in summaries:
         seconds = f"{summary.seconds:.3f}" if summary.state == "ended" else ""
         status = summary.status or summary.state
-        line = Text(f"{safe(summary.execution_id):<{width}}  {_moment(summary.began_at)}  ")
+        line = Text(f"{escape_controls(summary.execution_id):<{width}}  {_moment(summary.began_at)}  ")
         line.append(f"{status:<9}", style=_style(status))
-        line.append(f"  {summary.calls:>5}  {seconds:>8}  {safe(summary.first_line)}")
+        line.append(f"  {summary.calls:>5}  {seconds:>8}  {escape_controls(summary.first_line)}")
         line.truncate(console.width, overflow="ellipsis")
         console.print(line)
     return Exit.FINISHED
@@ -85,36 +85,39 @@ def print_history(history: ExecutionHistory, *, full: bool, as_json: bool) -> in
 
 def history_as_json(history: ExecutionHistory, *, full: bool) -> dict[str, Json]:
     """The record as JSON values; replies only with `full`."""
-    begun = history.start_record
-    replies = {given.reply.call_id: given.reply for given in _given(history)}
-    calls = [call_as_json(given.record) for given in _given(history)]
+    start_record = history.start_record
+    replies = {entry.reply.call_id: entry.reply for entry in _reply_entries(history)}
+    calls = [call_as_json(entry.record) for entry in _reply_entries(history)]
     if full:
         calls = [{**call, "reply": value_as_json(replies[call["id"]].value)} for call in calls]
     return {
-        "execution_id": begun.execution_id,
+        "execution_id": start_record.execution_id,
         "state": history.state,
-        "began_at": begun.began_at,
-        "engine": begun.engine,
-        "isolation": begun.isolation,
-        "session": begun.session,
-        "tenant": begun.tenant,
-        "rerun_of": begun.rerun_of,
-        "program": begun.program.sent_text,
-        "tools": [spec.name for spec in begun.tools],
+        "began_at": start_record.began_at,
+        "engine": start_record.engine,
+        "isolation": start_record.isolation,
+        "session": start_record.session,
+        "tenant": start_record.tenant,
+        "rerun_of": start_record.rerun_of,
+        "program": start_record.program.sent_text,
+        "tools": [spec.name for spec in start_record.tools],
         "calls": sorted(calls, key=lambda call: call["id"]),
         "open_calls": [
             {"id": call.id, "name": call.tool, "line": call.line, "arguments": value_as_json(call.arguments)}
             for call in open_calls(history)
         ],
-        "approvals": [msgspec.structs.asdict(entry) for entry in _decided(history)],
+        "approvals": [msgspec.structs.asdict(entry) for entry in _decisions(history)],
         "outcome": history.outcome.to_dict() if history.outcome is not None else None,
     }
 
 
-def safe(text: str) -> str:
+def escape_controls(text: str) -> str:
     """Text of a program for a terminal: what would move the cursor or turn the line round is shown as its code."""
     return "".join(
-        one if one in "\n\t" or unicodedata.category(one) not in ("Cc", "Cf", "Cs") else _code(one) for one in text
+        character
+        if character in "\n\t" or unicodedata.category(character) not in ("Cc", "Cf", "Cs")
+        else _code(character)
+        for character in text
     )
 
 
@@ -125,7 +128,7 @@ def _code(letter: str) -> str:
 def _print_text(history: ExecutionHistory, *, full: bool) -> None:
     console = _console()
     _print_head(history, console)
-    _print_part(console, "program", _numbered(history.start_record.program.sent_text))
+    _print_part(console, "program", _number_lines(history.start_record.program.sent_text))
     outcome = history.outcome
     if outcome is not None:
         _print_part(console, "stdout", outcome.stdout)
@@ -134,45 +137,49 @@ def _print_text(history: ExecutionHistory, *, full: bool) -> None:
         if outcome.problem is not None and outcome.problem.kind != "exception":
             _print_part(console, "problem", str(outcome.problem))
         if outcome.value is not None:
-            _print_part(console, "value", _shown(outcome.value, full=full))
+            _print_part(console, "value", _format_value(outcome.value, full=full))
         _print_part(console, "files", "\n".join(_file_lines(outcome.files)))
-    records = sorted((given.record for given in _given(history)), key=lambda record: record.id)
+    records = sorted((entry.record for entry in _reply_entries(history)), key=lambda record: record.id)
     if records:
         console.print("\ncalls", style="bold")
         _print_calls(history, records, console, full=full)
-    if decided := _decided(history):
+    if decisions := _decisions(history):
         console.print("\napprovals", style="bold")
-        for line in _approvals(decided):
+        for line in _approvals(decisions):
             console.print(line)
-    if waiting := open_calls(history):
+    if unanswered_calls := open_calls(history):
         console.print("\nwithout a reply", style="bold")
-        for call in waiting:
+        for call in unanswered_calls:
             console.print(f"  {call.id:>4}  {_signature(call.tool, call, full=full)}")
 
 
 def _print_head(history: ExecutionHistory, console: Console) -> None:
-    begun, outcome = history.start_record, history.outcome
+    start_record, outcome = history.start_record, history.outcome
     status = outcome.status if outcome is not None else history.state
-    line = Text(f"{safe(begun.execution_id)}  ")
+    line = Text(f"{escape_controls(start_record.execution_id)}  ")
     line.append(status, style=_style(status))
-    line.append(f"  {_moment(begun.began_at)}")
+    line.append(f"  {_moment(start_record.began_at)}")
     if outcome is not None:
         line.append(f"  {outcome.seconds:.3f} s")
-    line.append(f"  {begun.engine} ({begun.isolation})" if begun.engine else "")
+    line.append(f"  {start_record.engine} ({start_record.isolation})" if start_record.engine else "")
     console.print(line)
-    for name, value in (("session", begun.session), ("tenant", begun.tenant), ("rerun of", begun.rerun_of)):
+    for name, value in (
+        ("session", start_record.session),
+        ("tenant", start_record.tenant),
+        ("rerun of", start_record.rerun_of),
+    ):
         if value:
-            console.print(f"{name} {safe(value)}")
+            console.print(f"{name} {escape_controls(value)}")
 
 
 def _print_part(console: Console, title: str, text: str) -> None:
     if text:
         console.print(f"\n{title}", style="bold")
-        console.print(safe(text.rstrip("\n")))
+        console.print(escape_controls(text.rstrip("\n")))
 
 
 def _print_calls(history: ExecutionHistory, records: Sequence[CallRecord], console: Console, *, full: bool) -> None:
-    replies = {given.reply.call_id: given.reply for given in _given(history)}
+    replies = {entry.reply.call_id: entry.reply for entry in _reply_entries(history)}
     first = min(record.started_seconds for record in records)
     last = max(record.started_seconds + record.seconds for record in records)
     for record in records:
@@ -184,27 +191,29 @@ def _print_calls(history: ExecutionHistory, records: Sequence[CallRecord], conso
         line.rstrip()
         console.print(line)
         if full:
-            console.print(f"        arguments {_shown(dict(record.arguments), full=True)}")
+            console.print(f"        arguments {_format_value(dict(record.arguments), full=True)}")
             reply = replies[record.id]
             console.print(f"        {'reply' if reply.error is None else 'error'} {_answer(reply)}")
-            for part in safe(record.traceback).splitlines():
+            for part in escape_controls(record.traceback).splitlines():
                 console.print(f"          {part}")
         elif record.error is not None:
-            console.print(f"        error {shortened(safe(record.error).splitlines()[0] if record.error else '', 100)}")
+            console.print(
+                f"        error {shorten(escape_controls(record.error).splitlines()[0] if record.error else '', 100)}"
+            )
 
 
-def _approvals(decided: Sequence[DecisionEntry]) -> Iterable[str]:
+def _approvals(decisions: Sequence[DecisionEntry]) -> Iterable[str]:
     """Each answer that was given, by whom, for what, and the further calls that were made under it."""
-    for one in decided:
-        if one.under:
+    for decision in decisions:
+        if decision.under:
             continue
-        by = f" by {safe(one.by)}" if one.by else ""
-        reason = f": {shortened(safe(one.reason), 100)}" if one.reason else ""
-        most = f", at most {one.calls} calls" if one.calls is not None else ""
-        under = [other.call_id for other in decided if other.under == one.call_id]
+        by = f" by {escape_controls(decision.by)}" if decision.by else ""
+        reason = f": {shorten(escape_controls(decision.reason), 100)}" if decision.reason else ""
+        most = f", at most {decision.calls} calls" if decision.calls is not None else ""
+        under = [other.call_id for other in decisions if other.under == decision.call_id]
         further = f"; also for {len(under)} more: {_ranges(under)}" if under else ""
-        verdict = "approved" if one.approved else "denied"
-        yield f"  {one.call_id:>4}  {verdict}{by}, {_COVERS[one.covers]}{most}{reason}{further}"
+        verdict = "approved" if decision.approved else "denied"
+        yield f"  {decision.call_id:>4}  {verdict}{by}, {_COVERS[decision.covers]}{most}{reason}{further}"
 
 
 def _ranges(numbers: Sequence[int]) -> str:
@@ -230,22 +239,22 @@ def _notes(record: CallRecord) -> Iterable[str]:
 
 
 def _file_lines(files: Sequence[File]) -> Iterable[str]:
-    width = max((len(safe(file.name)) for file in files), default=0)
-    return (f"  {safe(file.name):<{width}}  {file.mime}  {len(file.data):,} bytes" for file in files)
+    width = max((len(escape_controls(file.name)) for file in files), default=0)
+    return (f"  {escape_controls(file.name):<{width}}  {file.mime}  {len(file.data):,} bytes" for file in files)
 
 
 def _answer(reply: Reply) -> str:
-    return safe(reply.error) if reply.error is not None else _shown(reply.value, full=True)
+    return escape_controls(reply.error) if reply.error is not None else _format_value(reply.value, full=True)
 
 
-def _shown(value: Json, *, full: bool) -> str:
-    text = safe(json.dumps(value_as_json(value), ensure_ascii=False))
-    return text if full else shortened(text, 2000)
+def _format_value(value: Json, *, full: bool) -> str:
+    text = escape_controls(json.dumps(value_as_json(value), ensure_ascii=False))
+    return text if full else shorten(text, 2000)
 
 
-def _signature(name: str, of: Call | CallRecord, *, full: bool) -> str:
-    text = f"{word(name)}({shown_arguments(of.arguments)})"
-    return text if full else shortened(text, _CALL_CELLS)
+def _signature(name: str, call: Call | CallRecord, *, full: bool) -> str:
+    text = f"{printable_name(name)}({format_arguments(call.arguments)})"
+    return text if full else shorten(text, _CALL_CELLS)
 
 
 def _bar(start: float, length: float, whole: float) -> str:
@@ -254,24 +263,26 @@ def _bar(start: float, length: float, whole: float) -> str:
     return " " * before + "━" * cells
 
 
-def _numbered(text: str) -> str:
+def _number_lines(text: str) -> str:
     lines = text.splitlines()
     width = len(str(len(lines)))
     return "\n".join(f"  {number:>{width}}  {line}" for number, line in enumerate(lines, 1))
 
 
-def _given(history: ExecutionHistory) -> list[ReplyEntry]:
+def _reply_entries(history: ExecutionHistory) -> list[ReplyEntry]:
     return [entry for entry in history.entries if isinstance(entry, ReplyEntry)]
 
 
-def _decided(history: ExecutionHistory) -> list[DecisionEntry]:
+def _decisions(history: ExecutionHistory) -> list[DecisionEntry]:
     return [entry for entry in history.entries if isinstance(entry, DecisionEntry)]
 
 
 def open_calls(history: ExecutionHistory) -> list[Call]:
     """Those that were made and have no reply."""
-    answered = {given.reply.call_id for given in _given(history)}
-    return [entry.call for entry in history.entries if isinstance(entry, CallEntry) and entry.call.id not in answered]
+    answered_ids = {entry.reply.call_id for entry in _reply_entries(history)}
+    return [
+        entry.call for entry in history.entries if isinstance(entry, CallEntry) and entry.call.id not in answered_ids
+    ]
 
 
 def _moment(seconds: float) -> str:
@@ -298,7 +309,7 @@ _STYLES: Final = {"done": "blue", "open": "cyan", "failed": "red", "waits": "yel
 
 
 @dataclass(slots=True)
-class Bar:
+class CallBar:
     """One call."""
 
     tool: str
@@ -310,11 +321,11 @@ class Bar:
 class Waterfall:
     """What is known of one execution; drawn anew for each width and moment."""
 
-    def __init__(self, begun: StartRecord, page: str = "", *, shows_output: bool = True) -> None:
-        self._begun = begun
+    def __init__(self, start_record: StartRecord, page: str = "", *, shows_output: bool = True) -> None:
+        self._start_record = start_record
         self._page = page
         self._shows_output = shows_output
-        self._bars: dict[int, Bar] = {}
+        self._bars: dict[int, CallBar] = {}
         self._state = "running"
         self._printed = ""
         self._end = 0.0
@@ -330,17 +341,17 @@ class Waterfall:
     def _note(self, entry: Entry) -> None:
         match entry:
             case CallEntry():
-                bar = self._bars.setdefault(entry.call.id, Bar(entry.call.tool, entry.at))
+                bar = self._bars.setdefault(entry.call.id, CallBar(entry.call.tool, entry.at))
                 bar.kind = "open"
             case Moment(kind="asked"):
-                self._bars[entry.call_id] = Bar(str(entry.facts.get("tool", "")), entry.at, kind="waits")
+                self._bars[entry.call_id] = CallBar(str(entry.facts.get("tool", "")), entry.at, kind="waits")
             case DecisionEntry() if entry.call_id in self._bars:
                 self._bars[entry.call_id].kind = "open"
             case ReplyEntry():
                 record = entry.record
                 kind = "failed" if record.error is not None else "recorded" if record.from_record else "done"
                 until = record.started_seconds + record.seconds
-                self._bars[record.id] = Bar(record.name, record.started_seconds, until, kind)
+                self._bars[record.id] = CallBar(record.name, record.started_seconds, until, kind)
                 self._end = max(self._end, until)
             case Moment(kind="printed") if self._shows_output:
                 self._printed = (self._printed + entry.text)[-4000:]
@@ -354,7 +365,7 @@ class Waterfall:
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         """The head, the lanes, what is open, and the last lines that were printed."""
-        now = self._end if self.is_over else max(self._end, time.time() - self._begun.began_at)
+        now = self._end if self.is_over else max(self._end, time.time() - self._start_record.began_at)
         lanes = _lanes(self._bars.values(), now)
         width = max(20, options.max_width - 1)
         parts = [self._head(now)]
@@ -364,11 +375,13 @@ class Waterfall:
         if len(lanes) > _MOST_LANES:
             parts.append(Text(f"… and {len(lanes) - _MOST_LANES} more lanes", style="dim"))
         for kind, words in (("waits", "waits for an answer"), ("open", "in flight")):
-            names = [f"{safe(bar.tool)} #{call_id}" for call_id, bar in self._bars.items() if bar.kind == kind]
+            names = [
+                f"{escape_controls(bar.tool)} #{call_id}" for call_id, bar in self._bars.items() if bar.kind == kind
+            ]
             if names and not self.is_over:
                 more = f", … {len(names)} in all" if len(names) > _MOST_NAMED else ""
                 parts.append(Text(f"{words}: {', '.join(names[:_MOST_NAMED])}{more}", style=_STYLES[kind]))
-        parts += [Text(safe(line)) for line in self._printed.splitlines()[-_MOST_LINES:]]
+        parts += [Text(escape_controls(line)) for line in self._printed.splitlines()[-_MOST_LINES:]]
         for part in parts:
             part.truncate(width, overflow="ellipsis")
         yield Group(*parts)
@@ -381,22 +394,26 @@ class Waterfall:
             words.append(f"{len(bars) - done} in flight")
         if failed:
             words.append(f"{failed} failed")
-        return Text(f"{safe(self._begun.execution_id)}  {', '.join(words)}, {now:.1f} s", style="bold")
+        return Text(
+            f"{escape_controls(self._start_record.execution_id)}  {', '.join(words)}, {now:.1f} s", style="bold"
+        )
 
 
-async def followed(ledger: Ledger, begun: StartRecord, console: Console) -> None:
+async def follow_execution(ledger: Ledger, start_record: StartRecord, console: Console) -> None:
     """Draw it until it has ended; where nobody sees a drawing, only wait."""
-    fall = Waterfall(begun, page_of(ledger, begun.execution_id))
-    with Live(fall, console=console, refresh_per_second=_PER_SECOND, transient=True, auto_refresh=console.is_terminal):
-        async for story in changes_of(ledger, begun.execution_id):
-            fall.take(story)
+    waterfall = Waterfall(start_record, page_of(ledger, start_record.execution_id))
+    with Live(
+        waterfall, console=console, refresh_per_second=_PER_SECOND, transient=True, auto_refresh=console.is_terminal
+    ):
+        async for story in changes_of(ledger, start_record.execution_id):
+            waterfall.take(story)
 
 
-def _lanes(bars: Iterable[Bar], now: float) -> list[list[Bar]]:
+def _lanes(bars: Iterable[CallBar], now: float) -> list[list[CallBar]]:
     """A call takes the first lane that is free: their number is the real concurrency."""
-    lanes: list[list[Bar]] = []
+    lanes: list[list[CallBar]] = []
     free: list[float] = []
-    for bar in sorted(bars, key=lambda one: one.at):
+    for bar in sorted(bars, key=lambda bar: bar.at):
         at = next((at for at, until in enumerate(free) if until <= bar.at), len(free))
         if at == len(free):
             free.append(0.0)
@@ -406,7 +423,7 @@ def _lanes(bars: Iterable[Bar], now: float) -> list[list[Bar]]:
     return lanes
 
 
-def _line(lane: list[Bar], now: float, width: int) -> Text:
+def _line(lane: list[CallBar], now: float, width: int) -> Text:
     """One lane as cells; of calls that share a cell the last one is seen, and a failed one in any case."""
     cells: list[str] = [""] * width
     whole = max(now, 1e-9)
@@ -428,7 +445,7 @@ _SHOWN_CALLS: Final = 3
 _SHOWN_CHARACTERS: Final = 60
 
 
-async def tell_stopped(ledger: Ledger, execution_id: str, *, where: str | None = None) -> None:
+async def report_stop(ledger: Ledger, execution_id: str, *, where: str | None = None) -> None:
     """One line on stderr; `where` is the ledger as the command line names it."""
     try:
         history = await ledger.load(execution_id)
@@ -438,14 +455,14 @@ async def tell_stopped(ledger: Ledger, execution_id: str, *, where: str | None =
         print("toolfold: stopped; the program had not begun", file=sys.stderr, flush=True)
         return
     calls = open_calls(history)
-    shown = ", ".join(map(_stopping_shown, calls[:_SHOWN_CALLS]))
+    call_texts = ", ".join(map(_format_call, calls[:_SHOWN_CALLS]))
     more = f" and {len(calls) - _SHOWN_CALLS} more" if len(calls) > _SHOWN_CALLS else ""
-    said = ["stopped", f"{shown}{more} may have run" if calls else "no call was open"]
+    parts = ["stopped", f"{call_texts}{more} may have run" if calls else "no call was open"]
     if ledger.is_lasting:
         option = "" if where is None else f" --ledger {shlex.quote(where)}"
-        said.append(f"toolfold runs show {execution_id}{option}")
-    print(f"toolfold: {'; '.join(said)}", file=sys.stderr, flush=True)
+        parts.append(f"toolfold runs show {execution_id}{option}")
+    print(f"toolfold: {'; '.join(parts)}", file=sys.stderr, flush=True)
 
 
-def _stopping_shown(call: Call) -> str:
-    return f"{word(call.tool)}({shortened(shown_arguments(call.arguments), _SHOWN_CHARACTERS)})"
+def _format_call(call: Call) -> str:
+    return f"{printable_name(call.tool)}({shorten(format_arguments(call.arguments), _SHOWN_CHARACTERS)})"

@@ -1,4 +1,4 @@
-"""What the command line names is read here: the program and its files. Each mistake is a `UsageError`."""
+"""Inputs of the command line: the program, its files, its limits and the options of `toolfold run`."""
 
 import math
 import mimetypes
@@ -46,13 +46,13 @@ def read_files(paths: Sequence[Path], limits: Limits) -> tuple[File, ...]:
     return tuple(files.values())
 
 
-def limits_for(timeout_seconds: float | None, *, as_json: bool, usual: Limits | None = None) -> Limits:
+def limits_for(timeout_seconds: float | None, *, as_json: bool, default_limits: Limits | None = None) -> Limits:
     """The usual limits, with the wall clock as asked for.
 
     Without JSON the output is a stream for a pipe or a person, not for a model's context,
     so it may be as long as the ledger keeps it.
     """
-    limits = usual or Limits()
+    limits = default_limits or Limits()
     limits = limits if as_json else replace(limits, output_bytes=_PRINTED_BYTES)
     if timeout_seconds is None:
         return limits
@@ -77,21 +77,21 @@ def moment_of(text: str) -> float:
     return time.time() - age
 
 
-def with_limits(said: Sequence[str], usual: Limits | None) -> Limits | None:
+def with_limits(assignments: Sequence[str], default_limits: Limits | None) -> Limits | None:
     """The usual limits with those of the command line, each `NAME=VALUE` as `limits` in a config has them."""
-    if not said:
-        return usual
+    if not assignments:
+        return default_limits
     # Imported here: the config's models take a third of a second, and hardly any command needs them.
     from pydantic import ValidationError  # noqa: PLC0415
 
     from toolfold.config.model import LimitsConfig  # noqa: PLC0415 - the same
 
     values: dict[str, str] = {}
-    for one in said:
-        name, sign, value = one.partition("=")
+    for assignment in assignments:
+        name, sign, value = assignment.partition("=")
         if not sign or name not in LimitsConfig.model_fields:
             names = ", ".join(LimitsConfig.model_fields)
-            raise UsageError(f"no limit {one!r}; write NAME=VALUE with one of {names}")
+            raise UsageError(f"no limit {assignment!r}; write NAME=VALUE with one of {names}")
         values[name] = value
     try:
         read = LimitsConfig.model_validate(values)
@@ -99,24 +99,24 @@ def with_limits(said: Sequence[str], usual: Limits | None) -> Limits | None:
         first = error.errors()[0]
         name = str(first["loc"][0])
         raise UsageError(f"limit {name}={values[name]!r} {first['msg']}") from None
-    return replace(usual or Limits(), **read.model_dump(exclude_none=True))
+    return replace(default_limits or Limits(), **read.model_dump(exclude_none=True))
 
 
-def _read(path: Path, size: int, what: str) -> bytes:
+def _read(path: Path, size: int, kind: str) -> bytes:
     try:
-        with open(path, "rb") as opened:
-            if stat.S_ISDIR(os.fstat(opened.fileno()).st_mode):
+        with open(path, "rb") as file:
+            if stat.S_ISDIR(os.fstat(file.fileno()).st_mode):
                 raise IsADirectoryError
-            return opened.read(size)
+            return file.read(size)
     except FileNotFoundError as error:
-        raise UsageError(f"no {what} {str(path)!r}; check the path") from error
+        raise UsageError(f"no {kind} {str(path)!r}; check the path") from error
     except IsADirectoryError as error:
-        raise UsageError(f"{what} {str(path)!r} is a folder; name a file in it") from error
+        raise UsageError(f"{kind} {str(path)!r} is a folder; name a file in it") from error
     except PermissionError as error:
-        raise UsageError(f"{what} {str(path)!r} cannot be read: permission denied") from error
+        raise UsageError(f"{kind} {str(path)!r} cannot be read: permission denied") from error
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else str(error)
-        raise UsageError(f"{what} {str(path)!r} cannot be read: {reason}") from error
+        raise UsageError(f"{kind} {str(path)!r} cannot be read: {reason}") from error
 
 
 def _mime(name: str) -> str:

@@ -20,10 +20,10 @@ def load_tools(sources: Sequence[str]) -> list[Tool]:
     """Every `@tool` object of each source; where none is decorated, its public functions."""
     tools: list[Tool] = []
     for source in sources:
-        found = list(_tools_in(_import(source), source))
-        if not found:
+        source_tools = list(_tools_in(_import(source), source))
+        if not source_tools:
             raise UsageError(f"no tools in {source!r}; decorate a function with @toolfold.tool, or define a public one")
-        tools.extend(found)
+        tools.extend(source_tools)
     return tools
 
 
@@ -43,13 +43,15 @@ def load_apis(specs: Sequence[str]) -> list[Tool]:
 
 
 def _tools_in(module: ModuleType, source: str) -> Iterator[Tool]:
-    found = [one for one in vars(module).values() if _is_marked(one)] or list(_public_functions(module))
+    candidates = [candidate for candidate in vars(module).values() if _is_marked(candidate)] or list(
+        _public_functions(module)
+    )
     # By identity: two names may be bound to one tool.
-    for one in {id(one): one for one in found}.values():
+    for candidate in {id(candidate): candidate for candidate in candidates}.values():
         try:
-            yield as_tool(one)
+            yield as_tool(candidate)
         except ToolfoldError as error:
-            raise UsageError(f"in tools {source!r}{_line_of(one)}: {error}") from error
+            raise UsageError(f"in tools {source!r}{_line_of(candidate)}: {error}") from error
 
 
 def _is_marked(value: object) -> bool:
@@ -87,10 +89,10 @@ def _import(source: str) -> ModuleType:
         raise
     # Whatever the user's file raises while it is imported, `sys.exit` too, is the user's to fix.
     except (Exception, SystemExit) as error:
-        raise UsageError(f"tools {source!r}{_raised_at(error)} raised {type(error).__name__}: {error}") from error
+        raise UsageError(f"tools {source!r}{_error_location(error)} raised {type(error).__name__}: {error}") from error
 
 
-def _raised_at(error: BaseException) -> str:
+def _error_location(error: BaseException) -> str:
     """Where in the user's code, which is below ours and the import system's."""
     frames = traceback.extract_tb(error.__traceback__)
     ours = (__file__, modules.__file__)

@@ -1,4 +1,4 @@
-"""An outcome as text for people and pipes, or as one JSON object for programs."""
+"""Output of the command line: outcomes as text or JSON, and files that a program created."""
 
 import errno
 import json
@@ -32,27 +32,27 @@ def print_json(outcome: Outcome) -> None:
 
 def call_line(record: CallRecord) -> str:
     """One tool call in one line, safe for a terminal."""
-    arguments = shortened(shown_arguments(record.arguments), _SHOWN_ARGUMENTS)
+    arguments = shorten(format_arguments(record.arguments), _SHOWN_ARGUMENTS)
     ending = f"failed: {record.error!r}" if record.error is not None else f"{record.bytes_out} bytes"
-    return f"  {record.id:>4}  {word(record.name)}({arguments})  {record.seconds * 1000:.0f} ms  {ending}"
+    return f"  {record.id:>4}  {printable_name(record.name)}({arguments})  {record.seconds * 1000:.0f} ms  {ending}"
 
 
 def unsaved_line(files: Sequence[File]) -> str:
     """Which files a program created for nothing, and the option that saves them."""
-    names = [word(file.name) for file in files]
-    shown = ", ".join(names[:_SHOWN_FILES])
+    names = [printable_name(file.name) for file in files]
+    listing = ", ".join(names[:_SHOWN_FILES])
     more = f" and {len(names) - _SHOWN_FILES} more" if len(names) > _SHOWN_FILES else ""
     if len(names) == 1:
-        return f"{shown} was not saved; --out DIR saves it"
-    return f"{shown}{more} were not saved; --out DIR saves them"
+        return f"{listing} was not saved; --out DIR saves it"
+    return f"{listing}{more} were not saved; --out DIR saves them"
 
 
-def shown_arguments(arguments: Mapping[str, Value]) -> str:
+def format_arguments(arguments: Mapping[str, Value]) -> str:
     """As in a call. `repr` leaves no control character in a value; names are as free as values."""
-    return ", ".join(f"{word(name)}={value!r}" for name, value in arguments.items())
+    return ", ".join(f"{printable_name(name)}={value!r}" for name, value in arguments.items())
 
 
-def word(name: str) -> str:
+def printable_name(name: str) -> str:
     """A name in one line: what would move the cursor or turn the text around is written out."""
     return name if name.isprintable() else repr(name)[1:-1]
 
@@ -71,19 +71,19 @@ def _notes(outcome: Outcome) -> list[str]:
     if outcome.problem is not None or sys.stderr.isatty():
         notes += [f"toolfold: hint: {hint}\n" for hint in outcome.hints]
     if outcome.value is not None and sys.stderr.isatty():
-        notes.append(f"toolfold: value: {shortened(repr(outcome.value), _SHOWN_VALUE)}\n")
+        notes.append(f"toolfold: value: {shorten(repr(outcome.value), _SHOWN_VALUE)}\n")
     return notes
 
 
-def shortened(text: str, length: int) -> str:
+def shorten(text: str, length: int) -> str:
     """At most so many characters, with a sign where some are missing."""
     return text if len(text) <= length else text[: length - 1] + "…"
 
 
-def write_json(shown: Json) -> None:
+def write_json(value: Json) -> None:
     """To stdout: indented for a person, in one line for a program."""
     indent = 2 if sys.stdout.isatty() else None
-    write(sys.stdout, json.dumps(shown, ensure_ascii=False, allow_nan=False, indent=indent) + "\n")
+    write(sys.stdout, json.dumps(value, ensure_ascii=False, allow_nan=False, indent=indent) + "\n")
 
 
 def write(stream: TextIO, text: str) -> None:
@@ -131,11 +131,11 @@ def save_files(files: Sequence[File], folder: Path) -> list[str]:
 
 def _save(file: File, root: int) -> None:
     *folders, name = _parts(file.name)
-    with ExitStack() as opened:
+    with ExitStack() as stack:
         parent = root
         for folder in folders:
             parent = _open_folder(folder, parent)
-            opened.callback(os.close, parent)
+            stack.callback(os.close, parent)
         _replace(name, file.data, parent)
 
 
@@ -160,8 +160,8 @@ def _replace(name: str, data: bytes, parent: int) -> None:
     temporary = f".toolfold-{secrets.token_hex(8)}"
     descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o644, dir_fd=parent)
     try:
-        with os.fdopen(descriptor, "wb") as opened:
-            opened.write(data)
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(data)
         os.rename(temporary, name, src_dir_fd=parent, dst_dir_fd=parent)
     except OSError:
         os.unlink(temporary, dir_fd=parent)

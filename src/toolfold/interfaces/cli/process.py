@@ -1,4 +1,4 @@
-"""The one place where an error becomes a line and an exit code, and the way out of the process."""
+"""Process life cycle of commands: error lines, event loops, signals and exit codes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from toolfold.errors import ToolfoldError, UsageError, entry_for
 from toolfold.models import Status
 
 
-def guarded(work: Callable[[], int]) -> int:
+def run_guarded(work: Callable[[], int]) -> int:
     """The exit code of the work; every error is one line on stderr, and so is each mistake in a config."""
     try:
         return work()
@@ -71,36 +71,36 @@ def run_to_end(work: Coroutine[Any, Any, None]) -> None:
 
 
 # Any: what a coroutine yields and is sent is asyncio's business.
-def until_stopped(work: Coroutine[Any, Any, _T]) -> _T | int:
+def run_until_stopped(work: Coroutine[Any, Any, _T]) -> _T | int:
     """Run to the end, or to SIGINT or SIGTERM: then the exit code, with the program cancelled."""
     loop = asyncio.new_event_loop()
     task = loop.create_task(work)
-    caught: list[int] = []
+    signal_numbers: list[int] = []
 
     def stop(number: int) -> None:
-        if caught:
+        if signal_numbers:
             # The second time means now. The guests end with our side of their sockets.
             os._exit(128 + number)
-        caught.append(number)
+        signal_numbers.append(number)
         task.cancel()
 
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stop, number)
     try:
         outcome = loop.run_until_complete(task)
-        return 128 + caught[0] if caught else outcome
+        return 128 + signal_numbers[0] if signal_numbers else outcome
     except asyncio.CancelledError:
-        return 128 + caught[0] if caught else Exit.INTERRUPTED
+        return 128 + signal_numbers[0] if signal_numbers else Exit.INTERRUPTED
     finally:
         _close(loop)
 
 
 def _close(loop: asyncio.AbstractEventLoop) -> None:
-    left = asyncio.all_tasks(loop)
-    for task in left:
+    tasks = asyncio.all_tasks(loop)
+    for task in tasks:
         task.cancel()
-    if left:
-        loop.run_until_complete(asyncio.wait(left))
+    if tasks:
+        loop.run_until_complete(asyncio.wait(tasks))
     loop.run_until_complete(loop.shutdown_asyncgens())
     loop.close()
 

@@ -1,4 +1,4 @@
-"""What a `toolfold.yaml` says, for commands that do without one as well."""
+"""Setup that commands share: config, engine, ledger, tools and common options."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 DEFAULT_ENGINE: Final = "process" if sys.platform == "linux" else "auto"
 """Where namespaces exist, their absence must be an exit code and not another engine."""
-_CHOSEN: Final = {"engine": DEFAULT_ENGINE, "isolation": "namespace"}
+_DEFAULT_CHOICES: Final = {"engine": DEFAULT_ENGINE, "isolation": "namespace"}
 
 
 def nearest_config(path: Path | None = None) -> Config | None:
@@ -42,7 +42,7 @@ def nearest_config(path: Path | None = None) -> Config | None:
 
 
 # Any: each option of an engine has its own type.
-def chosen_engine(
+def choose_engine(
     config: Config | None, *, engine: str | None, isolation: str | None, address: str | None = None, **options: Any
 ) -> dict[str, Any]:
     """Engine and isolation: what the command line says, else the config, else the usual; `address` is a cluster's.
@@ -52,26 +52,32 @@ def chosen_engine(
     # Imported here for the same reason.
     from toolfold.engines.registry import process_options  # noqa: PLC0415
 
-    said = {"engine": engine, "isolation": isolation}
-    written = {} if config is None else {key: getattr(config, key) for key in config.model_fields_set & set(_CHOSEN)}
-    chosen = {**_CHOSEN, **written, **{key: value for key, value in said.items() if value is not None}}
+    overrides = {"engine": engine, "isolation": isolation}
+    config_values = (
+        {} if config is None else {key: getattr(config, key) for key in config.model_fields_set & set(_DEFAULT_CHOICES)}
+    )
+    choices = {
+        **_DEFAULT_CHOICES,
+        **config_values,
+        **{key: value for key, value in overrides.items() if value is not None},
+    }
     if config is not None:
         # Imported here for the same reason.
         from toolfold.config.build import cluster_options, library_options  # noqa: PLC0415
 
         options |= library_options(config)
-    made = process_options(chosen["engine"], isolation=chosen["isolation"], **options)
+    engine_options = process_options(choices["engine"], isolation=choices["isolation"], **options)
     if config is not None:
-        made |= cluster_options(config, chosen["engine"])
+        engine_options |= cluster_options(config, choices["engine"])
     if address is not None:
-        if chosen["engine"] != "ray":
-            raise UsageError(f"--address is a Ray cluster's, and the engine is {chosen['engine']!r}; add --engine ray")
-        made["address"] = address
-    return {"engine": chosen["engine"], "engine_options": made}
+        if choices["engine"] != "ray":
+            raise UsageError(f"--address is a Ray cluster's, and the engine is {choices['engine']!r}; add --engine ray")
+        engine_options["address"] = address
+    return {"engine": choices["engine"], "engine_options": engine_options}
 
 
 # Any: each option of the runtime has its own type.
-def configured(config: Config | None, text: str, make: Callable[..., Runtime]) -> Callable[..., Runtime]:
+def runtime_factory(config: Config | None, text: str, make: Callable[..., Runtime]) -> Callable[..., Runtime]:
     """Makes a runtime for one program, with all that the config says of it; what the caller says counts more."""
     if config is None:
         return make
@@ -82,12 +88,12 @@ def configured(config: Config | None, text: str, make: Callable[..., Runtime]) -
     # No server is started for a program that cannot call one.
     tenants: dict[str, Sequence[str]] | None = None if may_call_servers(text) else {}
 
-    def made(*, tools: Sequence[Tool], **options: Any) -> Runtime:
+    def build(*, tools: Sequence[Tool], **options: Any) -> Runtime:
         local = [*tools, *local_tools(config)]
         options = {**runtime_options(config), **approvals_of(config, options["ledger"]), **options}
         return open_runtime(config, local, tenants=tenants, make=make, **options)
 
-    return made
+    return build
 
 
 def local_tools(config: Config) -> list[Tool]:

@@ -1,4 +1,4 @@
-"""A program at a terminal: what it prints is there while it runs, its calls are drawn, and Ctrl-C ends it."""
+"""Terminal view of a running program: its output as it is printed, and its calls as lanes over time."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from toolfold.runtime import Runtime
 
 
-class Shown:
+class OutputPrinter:
     """Writes parts of the output where they belong, each part once.
 
     Args:
@@ -34,24 +34,24 @@ class Shown:
 
     def __init__(self, stdout: int) -> None:
         self._handles = {"stdout": stdout, "stderr": 2}
-        self._written = {"stdout": 0, "stderr": 0}
+        self._offsets = {"stdout": 0, "stderr": 0}
 
     def add(self, stream: str, text: str, place: int) -> None:
         """Text that begins at a place of its stream, in characters; what is known of it already is left out."""
-        known = self._written[stream] - place
-        if known < 0 or known >= len(text):
+        overlap = self._offsets[stream] - place
+        if overlap < 0 or overlap >= len(text):
             return
-        self._written[stream] = place + len(text)
-        stage.clear()
-        stage.wrote(text)
-        data = text[known:].encode(errors="replace")
+        self._offsets[stream] = place + len(text)
+        drawing_area.clear()
+        drawing_area.note_output(text)
+        data = text[overlap:].encode(errors="replace")
         while data:
             data = data[os.write(self._handles[stream], data) :]
 
     def rest_of(self, outcome: Outcome) -> Outcome:
         """The outcome without the output that was shown."""
-        written = self._written
-        stdout, stderr = outcome.stdout[written["stdout"] :], outcome.stderr[written["stderr"] :]
+        offsets = self._offsets
+        stdout, stderr = outcome.stdout[offsets["stdout"] :], outcome.stderr[offsets["stderr"] :]
         return replace(outcome, stdout=stdout, stderr=stderr)
 
 
@@ -61,24 +61,24 @@ def is_live(stdout: int, *, as_json: bool) -> bool:
 
 
 # Any: the options of `Runtime.start`.
-async def run_shown(runtime: Runtime, ledger: Ledger, text: str, stdout: int, **options: Any) -> Outcome:
+async def run_and_show(runtime: Runtime, ledger: Ledger, text: str, stdout: int, **options: Any) -> Outcome:
     """Run a program, show what it prints and, if it takes long, its calls; the outcome has the rest of its output."""
     execution = await runtime.start(text, background=True, **options)
-    shown = Shown(stdout)
-    showing = asyncio.ensure_future(_show(execution.output(), shown))
-    drawing = asyncio.ensure_future(draw(ledger, execution.id)) if can_draw() else None
+    printer = OutputPrinter(stdout)
+    print_task = asyncio.ensure_future(_print_parts(execution.output(), printer))
+    draw_task = asyncio.ensure_future(draw(ledger, execution.id)) if can_draw() else None
     try:
         outcome = await _end_of(execution)
-        await showing
+        await print_task
     except asyncio.CancelledError:
         await execution.cancel()
         raise
     finally:
-        showing.cancel()
-        if drawing is not None:
-            drawing.cancel()
-            await asyncio.wait([drawing])
-    return shown.rest_of(outcome)
+        print_task.cancel()
+        if draw_task is not None:
+            draw_task.cancel()
+            await asyncio.wait([draw_task])
+    return printer.rest_of(outcome)
 
 
 async def _end_of(execution: BackgroundExecution) -> Outcome:
@@ -87,10 +87,10 @@ async def _end_of(execution: BackgroundExecution) -> Outcome:
     return step
 
 
-async def _show(parts: AsyncIterator[Part], shown: Shown) -> None:
+async def _print_parts(parts: AsyncIterator[Part], printer: OutputPrinter) -> None:
     async for part in parts:
         place = part.place.stdout if part.stream == "stdout" else part.place.stderr
-        shown.add(part.stream, part.text, place - len(part.text))
+        printer.add(part.stream, part.text, place - len(part.text))
 
 
 # ----------------------------------------------------------------------------------------------------
@@ -110,7 +110,7 @@ async def draw(ledger: Ledger, execution_id: str) -> None:
     try:
         await _draw(ledger, execution_id)
     finally:
-        stage.clear()
+        drawing_area.clear()
 
 
 async def _draw(ledger: Ledger, execution_id: str) -> None:
@@ -127,12 +127,12 @@ async def _draw(ledger: Ledger, execution_id: str) -> None:
         history = await ledger.load(execution_id)
         if history is None:
             return
-        fall = Waterfall(history.start_record, page_of(ledger, execution_id), shows_output=False)
-        frames = _Frames(fall, Console(stderr=True, highlight=False))
+        waterfall = Waterfall(history.start_record, page_of(ledger, execution_id), shows_output=False)
+        frames = _Frames(waterfall, Console(stderr=True, highlight=False))
         place = 0
         while story := await ledger.story(execution_id, after=place):
             place = story.place
-            fall.take(story)
+            waterfall.take(story)
             frames.next()
             await asyncio.sleep(_FRAME_SECONDS)
 
@@ -140,14 +140,14 @@ async def _draw(ledger: Ledger, execution_id: str) -> None:
 class _Frames:
     """One drawing after the other; what is printed meanwhile goes above it."""
 
-    def __init__(self, fall: Waterfall, console: Console) -> None:
-        self._fall = fall
+    def __init__(self, waterfall: Waterfall, console: Console) -> None:
+        self._waterfall = waterfall
         self._console = console
         self._live: Live | None = None
 
     def next(self) -> None:
         """Draw it as it is now, unless somebody else has the terminal."""
-        if not stage.is_free:
+        if not drawing_area.is_free:
             return
         if self._live is not None and self._live.is_started:
             self._live.refresh()
@@ -155,29 +155,29 @@ class _Frames:
         from rich.live import Live  # noqa: PLC0415 - as above
 
         # A new one each time: where the cursor stood for the last one is of no use any more.
-        self._live = Live(self._fall, console=self._console, auto_refresh=False, transient=True)
+        self._live = Live(self._waterfall, console=self._console, auto_refresh=False, transient=True)
         self._live.start(refresh=True)
-        stage.taken(self._live.stop)
+        drawing_area.register(self._live.stop)
 
 
 # ----------------------------------------------------------------------------------------------------
 # The lower end of the terminal, where a long program's calls are drawn; whoever writes has it cleared first.
 
 
-class Stage:
+class DrawingArea:
     """One for the process, which has one terminal. A drawing comes again with its next frame."""
 
     def __init__(self) -> None:
         self._clear: Callable[[], None] | None = None
-        self._held = 0
+        self._reservations = 0
         self._is_at_start = True
 
     @property
     def is_free(self) -> bool:
         """Nobody is being asked something there, and the cursor stands at the beginning of a line."""
-        return not self._held and self._is_at_start
+        return not self._reservations and self._is_at_start
 
-    def taken(self, clear: Callable[[], None] | None) -> None:
+    def register(self, clear: Callable[[], None] | None) -> None:
         """There is a drawing now, which this takes away; `None`: there is none."""
         self._clear = clear
 
@@ -187,19 +187,19 @@ class Stage:
             clear, self._clear = self._clear, None
             clear()
 
-    def wrote(self, text: str) -> None:
+    def note_output(self, text: str) -> None:
         """The program printed this."""
         self._is_at_start = text.endswith("\n")
 
     @contextmanager
-    def held(self) -> Iterator[None]:
+    def reserve(self) -> Iterator[None]:
         """Nothing is drawn while somebody reads a question and types."""
         self.clear()
-        self._held += 1
+        self._reservations += 1
         try:
             yield
         finally:
-            self._held -= 1
+            self._reservations -= 1
 
 
-stage = Stage()
+drawing_area = DrawingArea()

@@ -1,1 +1,1 @@
-"""A runtime as one tool of other frameworks: definitions in their shapes, their tool calls answered."""
+"""Adapters of a runtime to other frameworks: tool definitions in their formats, and answers to their calls."""

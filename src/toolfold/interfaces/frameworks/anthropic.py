@@ -1,4 +1,4 @@
-"""Anthropic's shapes: tools with `allowed_callers`, `tool_use` with its `caller`, `tool_result`. Needs no SDK.
+"""Adapter for Anthropic's Messages API: tool definitions, `tool_use` and `tool_result` blocks, without an SDK.
 
 What Anthropic's hosted programmatic tool calling does there, done here: the same tool definitions
 go in, and each call of a program comes out as a `tool_use` block that names the program's own as
@@ -27,11 +27,11 @@ from toolfold.execution.described_files import DescribedFiles
 from toolfold.interfaces.frameworks.program_tool import (
     ENTRY_NAME,
     Entry,
-    Shown,
+    ModelAnswer,
     program_text,
-    shown_crash,
-    shown_outcome,
-    shown_reply,
+    render_crash,
+    render_outcome,
+    render_reply,
 )
 from toolfold.models import AllowedCallers, Call, File, Limits, Media, Outcome, Paused, Reply, ToolSpec, Value
 from toolfold.runtime import Runtime
@@ -91,14 +91,14 @@ def anthropic_tool(
     Raises:
         UsageError: a definition is wrong, or has the name of one of the runtime's tools.
     """
-    given = [as_item(one, "a tool definition") for one in tools]
-    specs = read_tools(given, taken=frozenset(spec.name for spec in (*runtime.tools, *runtime.direct_tools)))
+    definitions = [as_item(definition, "a tool definition") for definition in tools]
+    specs = read_tools(definitions, used_names=frozenset(spec.name for spec in (*runtime.tools, *runtime.direct_tools)))
     outside = [spec for spec in specs.values() if spec.allowed_callers != "direct"]
     entry = Entry(
         runtime=runtime, name=name, session=session, limits=limits, with_both=with_both, outside=tuple(outside),
         files=DescribedFiles.of(files),
     )  # fmt: skip
-    return AnthropicTool(entry, tuple(given))
+    return AnthropicTool(entry, tuple(definitions))
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +106,7 @@ class AnthropicTool:
     """Definitions for requests, and answers to the `tool_use` blocks that come back."""
 
     entry: Entry
-    given: tuple[Item, ...] = ()
+    definitions: tuple[Item, ...] = ()
 
     @property
     def tools(self) -> list[Item]:
@@ -116,8 +116,8 @@ class AnthropicTool:
             {"name": name, "description": spec.description, "input_schema": dict(spec.input_schema)}
             for name, spec in self.entry.direct_tools().items()
         ]
-        given = [definition_of(one) for one in self.given]
-        return [own, *direct, *(one for one in given if one is not None)]
+        definitions = [definition_of(definition) for definition in self.definitions]
+        return [own, *direct, *(definition for definition in definitions if definition is not None)]
 
     # Any: a model of the SDK, or the same as a dict.
     async def answer(self, block: Any, call: Answer | None = None) -> Item:
@@ -132,14 +132,14 @@ class AnthropicTool:
             UsageError: it is no `tool_use`, or it takes `call` to answer it.
         """
         item = as_tool_use(block)
-        if item["name"] in self._given_names:
-            return await _answer_direct(item, _needed(call))
+        if item["name"] in self._definition_names:
+            return await _answer_direct(item, _require(call))
 
         async def reply_to(paused: Paused) -> Answers:
             uses = self._blocks(item, paused)
-            replies = await asyncio.gather(*(_reply(one, _needed(call)) for one in uses))
+            replies = await asyncio.gather(*(_reply(request, _require(call)) for request in uses))
             pairs = zip(replies, paused.calls, strict=True)
-            numbered = [msgspec.structs.replace(reply, call_id=one.id) for reply, one in pairs]
+            numbered = [msgspec.structs.replace(reply, call_id=request.id) for reply, request in pairs]
             refused = await refuse_approvals(paused)
             return Answers(replies=numbered, decisions=refused.decisions)
 
@@ -152,8 +152,8 @@ class AnthropicTool:
         Those of a program have a `caller` of the type that their tool allows, with the block's id as `tool_id`.
         """
         item = as_tool_use(block)
-        if item["name"] in self._given_names:
-            return [_of_the_model(item)]
+        if item["name"] in self._definition_names:
+            return [_with_caller(item)]
         return self._blocks(item, await self._begin(item))
 
     async def resume(self, block: Any, results: Sequence[Any]) -> list[Item]:
@@ -166,45 +166,47 @@ class AnthropicTool:
         Raises:
             UsageError: the results are not those of one program.
         """
-        item, given = as_tool_use(block), [as_item(one, "a block") for one in results]
+        item, blocks = as_tool_use(block), [as_item(result, "a block") for result in results]
         if item["name"] != self.entry.name:
-            return given
-        execution_id, replies = replies_of(given)
+            return blocks
+        execution_id, replies = replies_of(blocks)
         return self._blocks(item, await self._step(self.entry.runtime.resume(execution_id, replies)))
 
     @property
-    def _given_names(self) -> set[str]:
-        return {one["name"] for one in self.given}
+    def _definition_names(self) -> set[str]:
+        return {definition["name"] for definition in self.definitions}
 
-    async def _begin(self, item: Item, answer: AnswerPause = refuse_approvals) -> Paused | Shown:
+    async def _begin(self, item: Item, answer: AnswerPause = refuse_approvals) -> Paused | ModelAnswer:
         entry = self.entry
         if item["name"] != entry.name or not entry.outside:
             return await entry.answer(item["name"], item["input"])
         text = program_text(item["input"])
-        if isinstance(text, Shown):
+        if isinstance(text, ModelAnswer):
             return text
         return await self._step(entry.runtime.start(text, tools=entry.outside, **entry.options()), answer)
 
-    async def _step(self, work: Awaitable[Paused | Outcome], answer: AnswerPause = refuse_approvals) -> Paused | Shown:
+    async def _step(
+        self, work: Awaitable[Paused | Outcome], answer: AnswerPause = refuse_approvals
+    ) -> Paused | ModelAnswer:
         """The pause that `answer` leaves to the host, or the end; approvals have no shape here and are refused."""
         try:
             step = await drive(self.entry.runtime, await work, answer)
         except EngineCrashed as error:
-            return shown_crash(error)
-        return step if isinstance(step, Paused) else shown_outcome(step)
+            return render_crash(error)
+        return step if isinstance(step, Paused) else render_outcome(step)
 
-    def _blocks(self, item: Item, step: Paused | Shown) -> list[Item]:
-        if isinstance(step, Shown):
+    def _blocks(self, item: Item, step: Paused | ModelAnswer) -> list[Item]:
+        if isinstance(step, ModelAnswer):
             return [as_result(item["id"], step)]
-        by_name = {one["name"]: one for one in self.given}
-        return [nested_tool_use(step.execution_id, one, by_name[one.tool], item["id"]) for one in step.calls]
+        by_name = {entry["name"]: entry for entry in self.definitions}
+        return [nested_tool_use(step.execution_id, entry, by_name[entry.tool], item["id"]) for entry in step.calls]
 
 
-def _of_the_model(item: Item) -> Item:
+def _with_caller(item: Item) -> Item:
     return {**item, "caller": item.get("caller") or {"type": "direct"}}
 
 
-def _needed(call: Answer | None) -> Answer:
+def _require(call: Answer | None) -> Answer:
     if call is None:
         raise UsageError("the given tools must be answered: give call=, or use start and resume")
     return call
@@ -212,41 +214,39 @@ def _needed(call: Answer | None) -> Answer:
 
 async def _answer_direct(item: Item, call: Answer) -> Item:
     try:
-        returned = await _called(call, _of_the_model(item))
+        result = await _invoke(call, _with_caller(item))
     # Whatever the host's own function raises is the tool's failure.
     except Exception as error:  # noqa: BLE001
-        return as_result(item["id"], Shown(text=error_text(item["name"], error), has_failed=True))
-    if _is_result(returned):
-        return {**as_item(returned, "a block"), "tool_use_id": item["id"]}
-    return as_result(item["id"], shown_reply(_shaped(item["name"], returned)))
+        return as_result(item["id"], ModelAnswer(text=error_text(item["name"], error), has_failed=True))
+    if _is_result(result):
+        return {**as_item(result, "a block"), "tool_use_id": item["id"]}
+    return as_result(item["id"], render_reply(_as_reply(item["name"], result)))
 
 
 async def _reply(use: Item, call: Answer) -> Reply:
     try:
-        returned = await _called(call, use)
+        result = await _invoke(call, use)
     # The same.
     except Exception as error:  # noqa: BLE001
         return Reply(call_id=0, error=error_text(use["name"], error))
-    return (
-        reply_of(as_item(returned, "a block"), use["name"]) if _is_result(returned) else _shaped(use["name"], returned)
-    )
+    return reply_of(as_item(result, "a block"), use["name"]) if _is_result(result) else _as_reply(use["name"], result)
 
 
 # Any: see `Answer`.
-async def _called(call: Answer, use: Item) -> Any:
+async def _invoke(call: Answer, use: Item) -> Any:
     if inspect.iscoroutinefunction(call):
         return await call(use)
-    returned = await asyncio.to_thread(call, use)
-    return await returned if inspect.isawaitable(returned) else returned
+    result = await asyncio.to_thread(call, use)
+    return await result if inspect.isawaitable(result) else result
 
 
-def _is_result(returned: Any) -> bool:
-    return (returned.get("type") if isinstance(returned, dict) else getattr(returned, "type", None)) == "tool_result"
+def _is_result(value: Any) -> bool:
+    return (value.get("type") if isinstance(value, dict) else getattr(value, "type", None)) == "tool_result"
 
 
-def _shaped(name: str, returned: Any) -> Reply:
+def _as_reply(name: str, value: Any) -> Reply:
     try:
-        return Reply(call_id=0, value=to_value(returned))
+        return Reply(call_id=0, value=to_value(value))
     except ToolError as error:
         return Reply(call_id=0, error=f"{name!r} returned {error}")
 
@@ -255,82 +255,90 @@ def _shaped(name: str, returned: Any) -> Reply:
 # Blocks and definitions of Anthropic's Messages API, read and written. Pure; plain dicts.
 
 DIRECT: Final = "direct"
-_HOSTED: Final = "code_execution_"
+_HOSTED_PREFIX: Final = "code_execution_"
 _FIRST_CALLER: Final = "code_execution_20250825"
 _CALLER: Final = "code_execution_20260120"
-_NESTED: Final = re.compile(r"toolu_([0-9a-f]{16})_([0-9]{1,9})", re.ASCII)
+_NESTED_ID: Final = re.compile(r"toolu_([0-9a-f]{16})_([0-9]{1,9})", re.ASCII)
 
 
 # --- definitions ----------------------------------------------------------------------------
 
 
-def read_tools(given: Sequence[Item], *, taken: frozenset[str]) -> dict[str, ToolSpec]:
+def read_tools(definitions: Sequence[Item], *, used_names: frozenset[str]) -> dict[str, ToolSpec]:
     """The definitions that the host answers, by name; hosted tools are left out.
 
     Raises:
         UsageError: a definition is wrong, or its name is taken.
     """
-    callers = [callers_of(one) for one in given]
-    own = [(one, allowed) for one, allowed in zip(given, callers, strict=True) if not is_hosted(one)]
-    names = [one.get("name") for one, _ in own]
+    callers = [callers_of(definition) for definition in definitions]
+    own = [
+        (definition, allowed)
+        for definition, allowed in zip(definitions, callers, strict=True)
+        if not is_hosted(definition)
+    ]
+    names = [definition.get("name") for definition, _ in own]
     for name in names:
         if not isinstance(name, str) or not name:
             raise UsageError(f"a tool definition needs a name, got {name!r}")
-        if names.count(name) > 1 or name in taken:
+        if names.count(name) > 1 or name in used_names:
             raise UsageError(f"two tools are named {name!r}; rename one")
     identifiers = unique_names(str(name) for name in names)
-    return {one["name"]: _spec(one, identifiers[one["name"]], allowed) for one, allowed in own}
+    return {
+        definition["name"]: _spec(definition, identifiers[definition["name"]], allowed) for definition, allowed in own
+    }
 
 
-def definition_of(given: Item) -> Item | None:
+def definition_of(definition: Item) -> Item | None:
     """A definition as the model's request may have it; `None` for one that only programs may call."""
-    if _kind(given).startswith(_HOSTED) or callers_of(given) == "code":
+    if _kind(definition).startswith(_HOSTED_PREFIX) or callers_of(definition) == "code":
         return None
     # What the request does not have, a hosted code execution, must not be named in it.
-    return {key: value for key, value in given.items() if key != "allowed_callers"}
+    return {key: value for key, value in definition.items() if key != "allowed_callers"}
 
 
-def is_hosted(given: Item) -> bool:
+def is_hosted(definition: Item) -> bool:
     """A tool that Anthropic runs."""
-    return _kind(given) not in ("", "custom")
+    return _kind(definition) not in ("", "custom")
 
 
-def callers_of(given: Item) -> AllowedCallers:
+def callers_of(definition: Item) -> AllowedCallers:
     """`allowed_callers` in one word.
 
     Raises:
         UsageError: it names a caller that there is not, or none.
     """
-    callers = [DIRECT] if given.get("allowed_callers") is None else list(given["allowed_callers"])
-    for one in callers:
-        if one != DIRECT and not str(one).startswith(_HOSTED):
+    callers = [DIRECT] if definition.get("allowed_callers") is None else list(definition["allowed_callers"])
+    for caller in callers:
+        if caller != DIRECT and not str(caller).startswith(_HOSTED_PREFIX):
             raise UsageError(
-                f"tool {given.get('name')!r}: allowed caller {one!r} is not 'direct' or 'code_execution_…'"
+                f"tool {definition.get('name')!r}: allowed caller {caller!r} is not 'direct' or 'code_execution_…'"
             )
     if not callers:
-        raise UsageError(f"tool {given.get('name')!r}: allowed_callers is empty; name 'direct' or 'code_execution_…'")
-    is_direct, is_code = DIRECT in callers, any(one != DIRECT for one in callers)
-    if is_hosted(given) and not is_direct and not _kind(given).startswith(_HOSTED):
         raise UsageError(
-            f"tool {given.get('name')!r} runs at Anthropic and no program here can call it; allow 'direct'"
+            f"tool {definition.get('name')!r}: allowed_callers is empty; name 'direct' or 'code_execution_…'"
+        )
+    is_direct, is_code = DIRECT in callers, any(caller != DIRECT for caller in callers)
+    if is_hosted(definition) and not is_direct and not _kind(definition).startswith(_HOSTED_PREFIX):
+        raise UsageError(
+            f"tool {definition.get('name')!r} runs at Anthropic and no program here can call it; allow 'direct'"
         )
     return "both" if is_direct and is_code else "direct" if is_direct else "code"
 
 
-def _kind(given: Item) -> str:
-    return str(given.get("type") or "")
+def _kind(definition: Item) -> str:
+    return str(definition.get("type") or "")
 
 
-def _spec(given: Item, identifier: str, callers: AllowedCallers) -> ToolSpec:
-    schema = {"type": "object", **(given.get("input_schema") or {})}
+def _spec(definition: Item, identifier: str, callers: AllowedCallers) -> ToolSpec:
+    schema = {"type": "object", **(definition.get("input_schema") or {})}
     if schema["type"] != "object" or not jsonschema_rs.meta.is_valid(schema):
-        raise UsageError(f"the input_schema of tool {given['name']!r} is no JSON Schema of an object")
+        raise UsageError(f"the input_schema of tool {definition['name']!r} is no JSON Schema of an object")
     return ToolSpec(
-        name=given["name"],
+        name=definition["name"],
         python_name=identifier,
-        description=str(given.get("description") or ""),
-        input_schema=bound_schema(schema, given["name"]),
-        examples=tuple(given.get("input_examples") or ()),
+        description=str(definition.get("description") or ""),
+        input_schema=bound_schema(schema, definition["name"]),
+        examples=tuple(definition.get("input_examples") or ()),
         allowed_callers=callers,
         source="caller",
     )
@@ -340,13 +348,13 @@ def _spec(given: Item, identifier: str, callers: AllowedCallers) -> ToolSpec:
 
 
 # Any: a model of the SDK, or the same as a dict.
-def as_tool_use(given: Any) -> Item:
+def as_tool_use(block: Any) -> Item:
     """A block that calls a tool.
 
     Raises:
         UsageError: it is another block.
     """
-    item = as_item(given, "a block")
+    item = as_item(block, "a block")
     match item:
         case {"type": "tool_use", "id": str(), "name": str(), "input": dict()}:
             return item
@@ -355,7 +363,7 @@ def as_tool_use(given: Any) -> Item:
 
 def nested_tool_use(execution_id: str, call: Call, definition: Item, program: str) -> Item:
     """A program's call; its id says which call of which execution it is, so that nothing need be remembered."""
-    hosted = [one for one in definition.get("allowed_callers") or () if one != DIRECT]
+    hosted = [caller for caller in definition.get("allowed_callers") or () if caller != DIRECT]
     # The block's own types know no later one.
     kind = _FIRST_CALLER if hosted == [_FIRST_CALLER] else _CALLER
     return {
@@ -367,16 +375,16 @@ def nested_tool_use(execution_id: str, call: Call, definition: Item, program: st
     }
 
 
-def as_result(tool_use_id: str, shown: Shown) -> Item:
+def as_result(tool_use_id: str, answer: ModelAnswer) -> Item:
     """What the model reads, as the answer to its block."""
-    content: str | list[Item] = shown.text
-    if shown.images:
+    content: str | list[Item] = answer.text
+    if answer.images:
         pictures = [
-            {"type": "image", "source": {"type": "base64", "media_type": one.mime, "data": one.base64}}
-            for one in shown.images
+            {"type": "image", "source": {"type": "base64", "media_type": image.mime, "data": image.base64}}
+            for image in answer.images
         ]
-        content = [{"type": "text", "text": shown.text}, *pictures]
-    return {"type": "tool_result", "tool_use_id": tool_use_id, "content": content, "is_error": shown.has_failed}
+        content = [{"type": "text", "text": answer.text}, *pictures]
+    return {"type": "tool_result", "tool_use_id": tool_use_id, "content": content, "is_error": answer.has_failed}
 
 
 def replies_of(results: Sequence[Item]) -> tuple[str, list[Reply]]:
@@ -385,25 +393,25 @@ def replies_of(results: Sequence[Item]) -> tuple[str, list[Reply]]:
     Raises:
         UsageError: they belong to none, or to several.
     """
-    found: dict[str, list[Reply]] = {}
-    for one in results:
-        match = _NESTED.fullmatch(str(one.get("tool_use_id")))
-        if match is None or one.get("type") != "tool_result":
-            raise UsageError(f"no program waits for {one.get('tool_use_id')!r}; answer with the block's own id")
-        found.setdefault(match[1], []).append(reply_of(one, call_id=int(match[2])))
-    if len(found) != 1:
-        raise UsageError(f"give the results of one program, got those of {len(found)}")
-    return next(iter(found.items()))
+    replies: dict[str, list[Reply]] = {}
+    for result in results:
+        match = _NESTED_ID.fullmatch(str(result.get("tool_use_id")))
+        if match is None or result.get("type") != "tool_result":
+            raise UsageError(f"no program waits for {result.get('tool_use_id')!r}; answer with the block's own id")
+        replies.setdefault(match[1], []).append(reply_of(result, call_id=int(match[2])))
+    if len(replies) != 1:
+        raise UsageError(f"give the results of one program, got those of {len(replies)}")
+    return next(iter(replies.items()))
 
 
 def reply_of(result: Item, name: str = "", call_id: int = 0) -> Reply:
     """A `tool_result` as a program reads it."""
     content = result.get("content")
-    parts = [content] if isinstance(content, str) else [_part(as_item(one, "a block")) for one in content or ()]
+    parts = [content] if isinstance(content, str) else [_part(as_item(part, "a block")) for part in content or ()]
     if result.get("is_error"):
-        text = "\n".join(one for one in parts if isinstance(one, str)) or "the tool failed"
+        text = "\n".join(part for part in parts if isinstance(part, str)) or "the tool failed"
         return Reply(call_id=call_id, error=f"{name!r} failed: {text}" if name else text)
-    values = [_parsed(one) if isinstance(one, str) else one for one in parts]
+    values = [_parse(part) if isinstance(part, str) else part for part in parts]
     return Reply(call_id=call_id, value=values[0] if len(values) == 1 else values or None)
 
 
@@ -419,7 +427,7 @@ def _part(block: Item) -> Value:
     return block
 
 
-def _parsed(text: str) -> Value:
+def _parse(text: str) -> Value:
     """Text that is JSON as what it says, as for every tool without an output schema."""
     if text[:1] not in ("{", "["):
         return text

@@ -1,4 +1,4 @@
-"""LangChain's `StructuredTool`, over one runtime."""
+"""Adapter for LangChain: a `StructuredTool` over one runtime."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from toolfold.execution.described_files import DescribedFiles
 from toolfold.interfaces.frameworks.program_tool import (
     ENTRY_NAME,
     Entry,
-    Shown,
+    ModelAnswer,
     program_text,
-    shown_crash,
-    shown_outcome,
+    render_crash,
+    render_outcome,
 )
 from toolfold.models import File, Limits, Outcome
 from toolfold.runtime import Runtime
@@ -57,23 +57,23 @@ def langchain_tool(
     except ModuleNotFoundError as error:
         raise UsageError(f"{error.name!r} is not installed; {install_extra('langchain')}") from error
 
-    given = DescribedFiles.of(files)
-    entry = Entry(runtime=runtime, name=name, session=session, limits=limits, files=given)
+    described_files = DescribedFiles.of(files)
+    entry = Entry(runtime=runtime, name=name, session=session, limits=limits, files=described_files)
     loop = _running_loop()
 
     # Any: LangChain hands over what the model wrote, and does not hold it against a schema that is a dict.
     async def execute(**arguments: Any) -> tuple[Any, Outcome]:
         text = program_text(arguments)
-        if isinstance(text, Shown):
+        if isinstance(text, ModelAnswer):
             raise ProgramFailed(text.text)
         try:
             outcome = await entry.run(text)
         except EngineCrashed as error:
-            raise ProgramFailed(shown_crash(error).text) from error
-        shown = shown_outcome(outcome)
-        if shown.has_failed:
-            raise ProgramFailed(_content(shown, images=images), outcome)
-        return _content(shown, images=images), outcome
+            raise ProgramFailed(render_crash(error).text) from error
+        answer = render_outcome(outcome)
+        if answer.has_failed:
+            raise ProgramFailed(_content(answer, images=images), outcome)
+        return _content(answer, images=images), outcome
 
     # Any: the same.
     def execute_elsewhere(**arguments: Any) -> tuple[Any, Outcome]:
@@ -93,11 +93,11 @@ def langchain_tool(
 
 
 # Any: content of a LangChain message, text or its standard blocks.
-def _content(shown: Shown, *, images: bool) -> Any:
-    if not shown.images or not images:
-        return shown.text_alone
-    pictures = [{"type": "image", "base64": one.base64, "mime_type": one.mime} for one in shown.images]
-    return [{"type": "text", "text": shown.text}, *pictures]
+def _content(answer: ModelAnswer, *, images: bool) -> Any:
+    if not answer.images or not images:
+        return answer.text_alone
+    pictures = [{"type": "image", "base64": image.base64, "mime_type": image.mime} for image in answer.images]
+    return [{"type": "text", "text": answer.text}, *pictures]
 
 
 def _running_loop() -> asyncio.AbstractEventLoop | None:
@@ -110,7 +110,7 @@ def _running_loop() -> asyncio.AbstractEventLoop | None:
 # ----------------------------------------------------------------------------------------------------
 # A `StructuredTool` whose failed calls keep their artifact. Imports LangChain, so import it where that is there.
 
-_noted: ContextVar[list[Outcome] | None] = ContextVar("toolfold_langchain_outcome", default=None)
+_failed_outcomes: ContextVar[list[Outcome] | None] = ContextVar("toolfold_langchain_outcome", default=None)
 
 
 class ProgramFailed(ToolException):
@@ -125,9 +125,9 @@ class ProgramFailed(ToolException):
 # Any: the same.
 def handle_failure(error: ToolException) -> Any:
     """For `handle_tool_error`: LangChain calls it in the context of `run` or `arun`, and drops the artifact."""
-    noted, outcome = _noted.get(), getattr(error, "outcome", None)
-    if noted is not None and outcome is not None:
-        noted.append(outcome)
+    outcomes, outcome = _failed_outcomes.get(), getattr(error, "outcome", None)
+    if outcomes is not None and outcome is not None:
+        outcomes.append(outcome)
     return error.args[0]
 
 
@@ -137,28 +137,28 @@ class ProgramTool(StructuredTool):
     # Any: arguments and results are LangChain's.
     def run(self, *args: Any, **options: Any) -> Any:
         """As LangChain's."""
-        with _noting() as noted:
-            return _with_artifact(super().run(*args, **options), noted)
+        with _collect_outcomes() as outcomes:
+            return _with_artifact(super().run(*args, **options), outcomes)
 
     # Any: the same.
     async def arun(self, *args: Any, **options: Any) -> Any:
         """As LangChain's."""
-        with _noting() as noted:
-            return _with_artifact(await super().arun(*args, **options), noted)
+        with _collect_outcomes() as outcomes:
+            return _with_artifact(await super().arun(*args, **options), outcomes)
 
 
 @contextmanager
-def _noting() -> Iterator[list[Outcome]]:
-    noted: list[Outcome] = []
-    token = _noted.set(noted)
+def _collect_outcomes() -> Iterator[list[Outcome]]:
+    outcomes: list[Outcome] = []
+    token = _failed_outcomes.set(outcomes)
     try:
-        yield noted
+        yield outcomes
     finally:
-        _noted.reset(token)
+        _failed_outcomes.reset(token)
 
 
 # Any: without a tool call's id the result is the bare content.
-def _with_artifact(result: Any, noted: list[Outcome]) -> Any:
-    if isinstance(result, ToolMessage) and noted:
-        result.artifact = noted[-1]
+def _with_artifact(result: Any, outcomes: list[Outcome]) -> Any:
+    if isinstance(result, ToolMessage) and outcomes:
+        result.artifact = outcomes[-1]
     return result

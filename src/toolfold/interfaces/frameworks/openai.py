@@ -1,4 +1,4 @@
-"""OpenAI's shapes: function and custom tools, for Chat Completions and for Responses. Plain dicts; needs no SDK."""
+"""Adapter for OpenAI's APIs: function and custom tools, for Chat Completions and Responses, without an SDK."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 from toolfold.errors import UsageError
 from toolfold.execution.described_files import DescribedFiles
 from toolfold.interfaces.frameworks.anthropic import Item, as_item
-from toolfold.interfaces.frameworks.program_tool import ENTRY_NAME, Entry, Shown
+from toolfold.interfaces.frameworks.program_tool import ENTRY_NAME, Entry, ModelAnswer
 from toolfold.models import File, Limits, ToolSpec
 from toolfold.runtime import Runtime
 
@@ -30,8 +30,10 @@ def openai_tool(
         files: In the working directory of every program; a session may change them. The model is told of their names,
             and, if they come from `await runtime.describe_files(files)`, of what is in them.
     """
-    given = DescribedFiles.of(files)
-    entry = Entry(runtime=runtime, name=name, session=session, limits=limits, with_both=with_both, files=given)
+    described_files = DescribedFiles.of(files)
+    entry = Entry(
+        runtime=runtime, name=name, session=session, limits=limits, with_both=with_both, files=described_files
+    )
     return OpenAITool(entry, is_custom=custom)
 
 
@@ -45,7 +47,7 @@ class OpenAITool:
     @property
     def chat_tools(self) -> list[Item]:
         """For `tools=` of Chat Completions: the tool that runs programs, then those for direct calls."""
-        return [_in_chat(one) for one in self.responses_tools]
+        return [_in_chat(definition) for definition in self.responses_tools]
 
     @property
     def responses_tools(self) -> list[Item]:
@@ -75,7 +77,7 @@ class OpenAITool:
                 return _output(item, "custom_tool_call_output", id_, await self._answer_text(name, text))
         raise UsageError(f"{item.get('type')!r} is no tool call; give one of `tool_calls`, or a `function_call` item")
 
-    async def _answer_text(self, name: str, text: str) -> Shown:
+    async def _answer_text(self, name: str, text: str) -> ModelAnswer:
         if name == self.entry.name:
             return await self.entry.answer_program(text)
         return await self.entry.answer(name, text)
@@ -109,16 +111,16 @@ def _in_chat(definition: Item) -> Item:
     return {"type": kind, kind: {key: value for key, value in definition.items() if key != "type"}}
 
 
-def _message(call_id: str, shown: Shown) -> Item:
+def _message(call_id: str, answer: ModelAnswer) -> Item:
     """Tool messages of Chat Completions take text only."""
-    return {"role": "tool", "tool_call_id": call_id, "content": shown.text_alone}
+    return {"role": "tool", "tool_call_id": call_id, "content": answer.text_alone}
 
 
-def _output(call: Item, kind: str, call_id: str, shown: Shown) -> Item:
-    output: str | list[Item] = shown.text
-    if shown.images:
-        pictures = [{"type": "input_image", "image_url": one.url, "detail": "auto"} for one in shown.images]
-        output = [{"type": "input_text", "text": shown.text}, *pictures]
+def _output(call: Item, kind: str, call_id: str, answer: ModelAnswer) -> Item:
+    output: str | list[Item] = answer.text
+    if answer.images:
+        pictures = [{"type": "input_image", "image_url": image.url, "detail": "auto"} for image in answer.images]
+        output = [{"type": "input_text", "text": answer.text}, *pictures]
     # A call that a hosted program made is answered to that program.
     caller = {"caller": call["caller"]} if call.get("caller") else {}
     return {"type": kind, "call_id": call_id, "output": output, **caller}

@@ -1,4 +1,4 @@
-"""The one tool that runs programs, as any framework sees it: its words, its schema, its answers."""
+"""Tool that runs programs, independent of the framework: its description, its schema and its answers."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any, Final, TypedDict
 
 from toolfold.errors import EngineCrashed, UsageError
 from toolfold.execution.described_files import DescribedFiles
-from toolfold.interfaces.media import described, images_in
+from toolfold.interfaces.media import describe_media, images_in
 from toolfold.interfaces.prompts import lessons, tools_text
 from toolfold.models import File, Json, Limits, Outcome, Reply, ToolSpec, Value
 from toolfold.runtime import Runtime
@@ -40,7 +40,7 @@ class Image:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Shown:
+class ModelAnswer:
     """What goes back to the model."""
 
     text: str
@@ -53,10 +53,10 @@ class Shown:
         return f"{self.text}\n(images not shown here: {len(self.images)})" if self.images else self.text
 
 
-def shown_outcome(outcome: Outcome) -> Shown:
+def render_outcome(outcome: Outcome) -> ModelAnswer:
     """What a program printed and its value; where it did not finish, why, and what that means for a next try."""
     parts = _success(outcome) if outcome.status == "finished" else _failure(outcome)
-    return Shown(
+    return ModelAnswer(
         text="\n".join([*(part for part in parts if part), *lessons(outcome), *map(_file_line, outcome.files)])
         or "(no output)",
         images=_images(images_in(outcome.value, outcome.files)),
@@ -64,19 +64,19 @@ def shown_outcome(outcome: Outcome) -> Shown:
     )
 
 
-def shown_reply(reply: Reply) -> Shown:
+def render_reply(reply: Reply) -> ModelAnswer:
     """The reply to a direct call."""
     if reply.error is not None:
-        return Shown(text=reply.error, has_failed=True)
-    return Shown(text=_value_text(reply.value), images=_images(images_in(reply.value)))
+        return ModelAnswer(text=reply.error, has_failed=True)
+    return ModelAnswer(text=_value_text(reply.value), images=_images(images_in(reply.value)))
 
 
-def shown_crash(error: EngineCrashed) -> Shown:
+def render_crash(error: EngineCrashed) -> ModelAnswer:
     """A guest that died: the model must know what may have happened before it tries again."""
     text = f"The program was lost: {error}"
     if error.started:
         text += f"\nTools that were called and may have run: {', '.join(error.started)}"
-    return Shown(text=text, has_failed=True)
+    return ModelAnswer(text=text, has_failed=True)
 
 
 def _success(outcome: Outcome) -> Iterator[str]:
@@ -113,12 +113,12 @@ def _file_line(file: File) -> str:
 
 
 def _value_text(value: Value) -> str:
-    text = value if isinstance(value, str) else json.dumps(described(value), ensure_ascii=False)
+    text = value if isinstance(value, str) else json.dumps(describe_media(value), ensure_ascii=False)
     return text if len(text) <= _LONGEST_VALUE_CHARACTERS else text[:_LONGEST_VALUE_CHARACTERS] + TRUNCATED
 
 
-def _images(found: Iterable[tuple[str, bytes]]) -> tuple[Image, ...]:
-    return tuple(Image(mime=mime, base64=base64.b64encode(data).decode()) for mime, data in found)
+def _images(pictures: Iterable[tuple[str, bytes]]) -> tuple[Image, ...]:
+    return tuple(Image(mime=mime, base64=base64.b64encode(data).decode()) for mime, data in pictures)
 
 
 # ----------------------------------------------------------------------------------------------------
@@ -132,7 +132,7 @@ what tools return: only what the program prints, and the value of its last line,
 calls at once with `await asyncio.gather(...)`. Tools return Python values; a failing tool raises `ToolError`. There \
 is no network and no host file system."""
 _FRESH: Final = "Each program starts fresh: no names or files are kept."
-_KEPT: Final = "Names and files are kept from one program to the next."
+_PERSISTENT: Final = "Names and files are kept from one program to the next."
 _ONLY_HERE: Final = "The tools below can be called only in a program."
 _DIRECT: Final = "For a single call of a tool that you also have directly, call it directly."
 _CODE: Final = "The Python program. Print what you need to know; keep large results inside the program."
@@ -153,7 +153,7 @@ def rules(*, keeps_names: bool, has_both: bool) -> str:
         keeps_names: Programs share one session.
         has_both: Some tools can be called directly as well.
     """
-    return " ".join([_DESCRIPTION, _KEPT if keeps_names else _FRESH, _DIRECT if has_both else _ONLY_HERE])
+    return " ".join([_DESCRIPTION, _PERSISTENT if keeps_names else _FRESH, _DIRECT if has_both else _ONLY_HERE])
 
 
 SIGNATURE_BUDGET_CHARACTERS: Final = 6_000
@@ -162,7 +162,7 @@ _LONGEST_NAME: Final = 64
 _NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,64}", re.ASCII)
 
 
-class RunOptions(TypedDict):
+class ProgramOptions(TypedDict):
     """What each program of an entry is run with."""
 
     files: Sequence[File]
@@ -192,7 +192,7 @@ class Entry:
     with_both: bool = False
     outside: Sequence[ToolSpec] = ()
     files: DescribedFiles = field(default_factory=DescribedFiles)
-    _known: list[ToolLessons] = field(default_factory=list, repr=False, compare=False)
+    _snapshots: list[ToolLessons] = field(default_factory=list, repr=False, compare=False)
     """What was learned when the first description was written: they stay the same, so that prompt caches hold."""
 
     def __post_init__(self) -> None:
@@ -205,11 +205,11 @@ class Entry:
         """For the model, with the signatures of what programs may call."""
         specs = [spec for spec in (*self.runtime.tools, *self.outside) if spec.source != "toolfold"]
         has_both = any(spec.allowed_callers == "both" for spec in (*self.direct_tools().values(), *self.outside))
-        if not self._known:
-            self._known.append(self.runtime.learned_now())
-        text = tools_text(specs, budget_characters=SIGNATURE_BUDGET_CHARACTERS, known=self._known[0])
-        how = rules(keeps_names=bool(self.session), has_both=has_both)
-        return "\n\n".join(part for part in (how, text, self.files.text()) if part)
+        if not self._snapshots:
+            self._snapshots.append(self.runtime.learned_now())
+        text = tools_text(specs, budget_characters=SIGNATURE_BUDGET_CHARACTERS, snapshot=self._snapshots[0])
+        rules_text = rules(keeps_names=bool(self.session), has_both=has_both)
+        return "\n\n".join(part for part in (rules_text, text, self.files.text()) if part)
 
     def schema(self) -> dict[str, Json]:
         """Of the arguments; fits the strict modes of all providers."""
@@ -225,48 +225,48 @@ class Entry:
         """One program, to its end."""
         return await self.runtime.run(text, **self.options())
 
-    def options(self) -> RunOptions:
+    def options(self) -> ProgramOptions:
         """Of each program."""
         files = self.files.files_for(self.session, self.runtime.sessions)
         return {"files": files, "limits": self.limits, "session": self.session, "keep_names": bool(self.session)}
 
-    async def answer(self, name: str, arguments: Mapping[str, Any] | str) -> Shown:
+    async def answer(self, name: str, arguments: Mapping[str, Any] | str) -> ModelAnswer:
         """A model's call of this tool or of a direct one; its mistakes are answered, not raised."""
         read = _read(name, arguments)
-        if isinstance(read, Shown):
+        if isinstance(read, ModelAnswer):
             return read
         if name != self.name:
             spec = self.direct_tools().get(name)
-            return shown_reply(await self.runtime.call(spec.name if spec is not None else name, read))
+            return render_reply(await self.runtime.call(spec.name if spec is not None else name, read))
         text = program_text(read)
-        return text if isinstance(text, Shown) else await self.answer_program(text)
+        return text if isinstance(text, ModelAnswer) else await self.answer_program(text)
 
-    async def answer_program(self, text: str) -> Shown:
+    async def answer_program(self, text: str) -> ModelAnswer:
         """What a model reads of a program's end."""
         try:
-            return shown_outcome(await self.run(text))
+            return render_outcome(await self.run(text))
         except EngineCrashed as error:
-            return shown_crash(error)
+            return render_crash(error)
 
 
-def program_text(arguments: Mapping[str, Any]) -> str | Shown:
+def program_text(arguments: Mapping[str, Any]) -> str | ModelAnswer:
     """The program in a call's arguments, or what is wrong with them."""
     text = arguments.get("code")
     if isinstance(text, str):
         return text
-    return Shown(text=f"'code' must be the program as text, got {text!r}; nothing was called", has_failed=True)
+    return ModelAnswer(text=f"'code' must be the program as text, got {text!r}; nothing was called", has_failed=True)
 
 
-def _read(name: str, arguments: Mapping[str, Any] | str) -> Mapping[str, Any] | Shown:
+def _read(name: str, arguments: Mapping[str, Any] | str) -> Mapping[str, Any] | ModelAnswer:
     if not isinstance(arguments, str):
         return arguments
     try:
         read = json.loads(arguments or "{}")
     except (ValueError, RecursionError) as error:
-        return Shown(text=f"the arguments of {name!r} are not JSON: {error}; nothing was called", has_failed=True)
+        return ModelAnswer(text=f"the arguments of {name!r} are not JSON: {error}; nothing was called", has_failed=True)
     if isinstance(read, dict):
         return read
-    return Shown(text=f"the arguments of {name!r} must be a JSON object; nothing was called", has_failed=True)
+    return ModelAnswer(text=f"the arguments of {name!r} must be a JSON object; nothing was called", has_failed=True)
 
 
 def _wire_name(spec: ToolSpec) -> str:

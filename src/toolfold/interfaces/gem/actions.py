@@ -1,4 +1,4 @@
-"""gem's dialect: tool calls as XML-like text in an action, and the words that teach a model to write them."""
+"""Text format of gem's tool calls: parsing of actions, responses, and instructions for the model."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def respond(observation: str) -> str:
 
 
 # Any: JSON schemas.
-def instructions(title: str, listed: Sequence[Mapping[str, Any]], example: Mapping[str, Any]) -> str:
+def instructions(title: str, definitions: Sequence[Mapping[str, Any]], example: Mapping[str, Any]) -> str:
     """How to call the tools of one object; `example` holds the arguments of a call of the first."""
     return "\n".join(
         [
@@ -70,14 +70,14 @@ def instructions(title: str, listed: Sequence[Mapping[str, Any]], example: Mappi
             "Write a tool call in this form, one in a message, with the arguments as one JSON object:",
             "",
             "<tool_call>",
-            f"<tool_name>{listed[0]['name']}</tool_name>",
+            f"<tool_name>{definitions[0]['name']}</tool_name>",
             "<arguments>",
             json.dumps(example),
             "</arguments>",
             "</tool_call>",
             "",
             "<tools>",
-            *(json.dumps({"type": "function", "function": _function(one)}) for one in listed),
+            *(json.dumps({"type": "function", "function": _function(definition)}) for definition in definitions),
             "</tools>",
         ]
     )
@@ -89,5 +89,5 @@ def callable_tools(tools: Sequence[ToolSpec]) -> str:
     return f"Programs can also call these as `tools.<name>(...)`, without `await`. {signatures}"
 
 
-def _function(listed: Mapping[str, Any]) -> dict[str, Any]:
-    return {key: listed[key] for key in ("name", "description", "parameters")}
+def _function(definition: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: definition[key] for key in ("name", "description", "parameters")}

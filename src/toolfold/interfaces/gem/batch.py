@@ -1,4 +1,4 @@
-"""Programs of many environments as one batch: they run in sandboxes of this process, a bounded number at a time.
+"""Batch of programs of many environments: they run in sandboxes of this process, a bounded number at a time.
 
 Each environment has a tool object, as it would with a child process. What goes between a program and its executor is a
 call of a function here instead of a message, and with a seed all programs say the same each time.
@@ -22,7 +22,7 @@ from toolfold.errors import UsageError
 from toolfold.interfaces.callback.messages import TOOL_NAME, WORKSPACE
 from toolfold.interfaces.callback.programs import InlinePrograms
 from toolfold.interfaces.callback.server import TOOL, final, refused, wish_of
-from toolfold.interfaces.gem.child import Child, Link
+from toolfold.interfaces.gem.child import Child, ChildConnection
 from toolfold.interfaces.gem.tool import Executor, OnOutput, ProgrammaticToolCallingTool, answer_current
 from toolfold.models import Limits
 from toolfold.runtime import Runtime
@@ -52,8 +52,8 @@ class ProgramBatch:
             raise UsageError(f"in_flight is {in_flight!r}; at least 1 program must be in flight")
         most = in_flight or max(_LEAST_IN_FLIGHT, 2 * (os.cpu_count() or 1))
         self._seed = seed
-        self._places: list[_Place] = []
-        self._link = Link(lambda: _opened(engine, engine_options, limits, most))
+        self._runners: list[_EnvironmentRunner] = []
+        self._link = ChildConnection(lambda: _open_child(engine, engine_options, limits, most))
         self._finalizer = weakref.finalize(self, self._link.close)
 
     def __enter__(self) -> ProgramBatch:
@@ -67,28 +67,28 @@ class ProgramBatch:
         on_output: OnOutput | None = None, cache_seconds: float = 0.0,
     ) -> ProgrammaticToolCallingTool:  # fmt: skip
         """The tool object of one environment; its arguments are those of the other ways to make one."""
-        place = _Place(self._link, len(self._places), self._seed)
-        self._places.append(place)
+        runner = _EnvironmentRunner(self._link, len(self._runners), self._seed)
+        self._runners.append(runner)
         return ProgrammaticToolCallingTool(
-            place, tool_executor=tool_executor, on_output=on_output, cache_seconds=cache_seconds,
+            runner, tool_executor=tool_executor, on_output=on_output, cache_seconds=cache_seconds,
             workspace=Path(workspace_path or ".").absolute(),
         )  # fmt: skip
 
     def reseed(self, seed: int | None) -> None:
         """Begin anew with another seed, or with the same: for whoever resets the environments."""
         self._seed = seed
-        for place in self._places:
-            place.reseed(seed)
+        for runner in self._runners:
+            runner.reseed(seed)
 
     def close(self) -> None:
         """End the sandboxes; the next program starts them anew."""
         self._link.close()
 
 
-class _Place:
+class _EnvironmentRunner:
     """One environment's way to the batch."""
 
-    def __init__(self, link: Link, number: int, seed: int | None) -> None:
+    def __init__(self, link: ChildConnection, number: int, seed: int | None) -> None:
         self._link = link
         self._number = number
         self.reseed(seed)
@@ -99,31 +99,31 @@ class _Place:
 
     # Any: what a coroutine yields and is sent is asyncio's business.
     def run(self, work: Callable[[Child], Coroutine[Any, Any, _T]]) -> _T:
-        return self._link.run(lambda child: work(self._seeded(child)))
+        return self._link.run(lambda child: work(self._with_seed(child)))
 
     def close(self) -> None:
         """The batch outlives its environments."""
 
-    def _seeded(self, child: Child) -> Child:
-        assert isinstance(child, _Local)
+    def _with_seed(self, child: Child) -> Child:
+        assert isinstance(child, _LocalChild)
         if self._seed is None:
             return child
         self._programs += 1
-        return child.seeded(self._seed, f"{self._number}_{self._programs}")
+        return child.with_seed(self._seed, f"{self._number}_{self._programs}")
 
 
 @asynccontextmanager
-async def _opened(
+async def _open_child(
     engine: str, engine_options: Mapping[str, Any] | None, limits: Limits | None, in_flight: int
 ) -> AsyncIterator[Child]:
     async with Runtime(
         engine=engine, engine_options=engine_options, limits=limits, entry_name=TOOL_NAME, door="gem", steps=(),
         learn=False,
     ) as runtime:  # fmt: skip
-        yield _Local(InlinePrograms(runtime, limits=limits), asyncio.Semaphore(in_flight))
+        yield _LocalChild(InlinePrograms(runtime, limits=limits), asyncio.Semaphore(in_flight))
 
 
-class _Local:
+class _LocalChild:
     """Stands where the connection to a child would."""
 
     def __init__(
@@ -134,9 +134,9 @@ class _Local:
         self._seed = seed
         self._name = name
 
-    def seeded(self, seed: int, name: str) -> _Local:
-        drawn = int.from_bytes(hashlib.sha256(f"{seed} {name}".encode()).digest()[:4])
-        return _Local(self._programs, self._room, drawn, name)
+    def with_seed(self, seed: int, name: str) -> _LocalChild:
+        program_seed = int.from_bytes(hashlib.sha256(f"{seed} {name}".encode()).digest()[:4])
+        return _LocalChild(self._programs, self._room, program_seed, name)
 
     # Any: arguments are JSON.
     async def call_tool(
@@ -145,13 +145,13 @@ class _Local:
         """Run a program, once there is room for it."""
         assert name == TOOL_NAME
         try:
-            wish = wish_of(arguments or {}, Path(meta[WORKSPACE]))
+            request = wish_of(arguments or {}, Path(meta[WORKSPACE]))
         except UsageError as error:
             return refused(error)
         if self._seed is not None:
-            wish = replace(wish, seed=self._seed, clock=CLOCK, name=self._name)
+            request = replace(request, seed=self._seed, clock=CLOCK, name=self._name)
         async with self._room:
-            text, has_failed = await self._programs.run(wish, answer_current)
+            text, has_failed = await self._programs.run(request, answer_current)
         return final(text, has_failed=has_failed)
 
     # Any: as the SDK's client has it.

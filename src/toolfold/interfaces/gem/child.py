@@ -1,4 +1,4 @@
-"""The connection to the child, for code that is not async: one event loop in a thread of its own."""
+"""Connection to the child process for synchronous code: one event loop in its own thread, shared by tools."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _ANSWER_SECONDS: Final = 10.0
 Connect: TypeAlias = Callable[[], AbstractAsyncContextManager["Child"]]
 
 
-class Link:
+class ChildConnection:
     """Connects when it is first used, and again after the child is gone. Used from any thread."""
 
     def __init__(self, connect: Connect) -> None:
@@ -39,7 +39,7 @@ class Link:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
         self._process = 0
-        self._held: _Held | None = None
+        self._client_task: _ClientTask | None = None
 
     # Any: what a coroutine yields and is sent is asyncio's business.
     def run(self, work: Callable[[Child], Coroutine[Any, Any, _T]]) -> _T:
@@ -70,29 +70,29 @@ class Link:
         with self._lock:
             # After a fork the loop is a copy without its thread.
             if self._loop is None or self._process != os.getpid():
-                self._loop, self._process, self._held = asyncio.new_event_loop(), os.getpid(), None
+                self._loop, self._process, self._client_task = asyncio.new_event_loop(), os.getpid(), None
                 self._thread = threading.Thread(target=self._loop.run_forever, name="toolfold-link", daemon=True)
                 self._thread.start()
             return self._loop
 
     async def _with_client(self, work: Callable[[Child], Coroutine[Any, Any, _T]]) -> _T:
-        if self._held is None or self._held.is_over:
-            self._held = _Held(self._connect)
-        held = self._held
+        if self._client_task is None or self._client_task.is_over:
+            self._client_task = _ClientTask(self._connect)
+        client_task = self._client_task
         try:
-            return await work(await held.client())
+            return await work(await client_task.client())
         except Exception:
             # A session does not come back to life; whether the child lives is found out by the next use.
-            if held.is_over or not await held.answers():
-                await held.leave()
+            if client_task.is_over or not await client_task.answers():
+                await client_task.leave()
             raise
 
     async def _leave(self) -> None:
-        if self._held is not None:
-            await self._held.leave()
+        if self._client_task is not None:
+            await self._client_task.leave()
 
 
-class _Held:
+class _ClientTask:
     """A client that is entered and left by one task, as its cancel scopes want it."""
 
     def __init__(self, connect: Connect) -> None:
@@ -140,7 +140,7 @@ class _Held:
 # Tools hold a share. The child starts with the first program of any of them, and ends with the last share.
 
 
-class Line(Protocol):
+class ChildRunner(Protocol):
     """A way to the child; a link of one's own, or a share of one."""
 
     # Any: what a coroutine yields and is sent is asyncio's business.
@@ -149,47 +149,47 @@ class Line(Protocol):
 
 
 class _SharedChild:
-    def __init__(self, link: Link) -> None:
+    def __init__(self, link: ChildConnection) -> None:
         self.link = link
         self.shares = 0
 
 
-_held: dict[Hashable, _SharedChild] = {}
+_shared_children: dict[Hashable, _SharedChild] = {}
 _lock = threading.Lock()
 
 
-class Share:
+class SharedConnection:
     """A share of the link with this key, which `make` makes if there is none. Used from any thread."""
 
-    def __init__(self, key: Hashable, make: Callable[[], Link]) -> None:
+    def __init__(self, key: Hashable, make: Callable[[], ChildConnection]) -> None:
         self._key = key
         self._make = make
-        self._link: Link | None = None
+        self._link: ChildConnection | None = None
 
     # Any: the same.
     def run(self, work: Callable[[Child], Coroutine[Any, Any, _T]]) -> _T:
         """Do something with the client; blocks until it is done."""
-        return self._taken().run(work)
+        return self._acquire().run(work)
 
     def close(self) -> None:
         """Give the share back; the last one ends the child. The next use takes a new one."""
         with _lock:
             link, self._link = self._link, None
-            held = _held.get(self._key)
-            if link is None or held is None or held.link is not link:
+            child = _shared_children.get(self._key)
+            if link is None or child is None or child.link is not link:
                 return
-            held.shares -= 1
-            if held.shares:
+            child.shares -= 1
+            if child.shares:
                 return
-            del _held[self._key]
+            del _shared_children[self._key]
         link.close()
 
-    def _taken(self) -> Link:
+    def _acquire(self) -> ChildConnection:
         with _lock:
             if self._link is None:
-                held = _held.get(self._key)
-                if held is None:
-                    held = _held[self._key] = _SharedChild(self._make())
-                held.shares += 1
-                self._link = held.link
+                child = _shared_children.get(self._key)
+                if child is None:
+                    child = _shared_children[self._key] = _SharedChild(self._make())
+                child.shares += 1
+                self._link = child.link
             return self._link

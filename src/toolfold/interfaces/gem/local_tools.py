@@ -1,4 +1,4 @@
-"""Python functions as a tool object that gem's environments can call."""
+"""Tool objects over Python functions for gem's environments: workspace files, and a memory of notes."""
 
 from __future__ import annotations
 
@@ -58,13 +58,13 @@ class LocalTools:
 
     def execute_action(self, action: str) -> tuple[bool, bool, str, str]:
         """The same for gem's `ToolEnvWrapper`: the call is in the text of an action, and there are four values."""
-        found = parse_action(action)
-        if found is None or found.name not in self._functions:
+        call = parse_action(action)
+        if call is None or call.name not in self._functions:
             return False, True, "", ""
-        if found.arguments is None:
-            return True, True, respond("the arguments are not a JSON object"), found.text
-        _, has_error, observation, _, _ = self.execute_tool(found.name, dict(found.arguments), "")
-        return True, has_error, respond(observation), found.text
+        if call.arguments is None:
+            return True, True, respond("the arguments are not a JSON object"), call.text
+        _, has_error, observation, _, _ = self.execute_tool(call.name, dict(call.arguments), "")
+        return True, has_error, respond(observation), call.text
 
     def instruction_string(self) -> str:
         """What a model must know to call these tools directly."""
@@ -81,54 +81,54 @@ def create_filesystem_tool(workspace_path: str | Path = ".") -> LocalTools:
     """`list_files`, `read_file`, `write_file`, `delete_file`, `make_folder` under one folder."""
     root = Path(workspace_path).resolve()
 
-    def beneath(path: str) -> Path:
-        found = (root / path).resolve()  # follows links, so that one which leads out is seen
-        if not found.is_relative_to(root):
+    def resolve(path: str) -> Path:
+        target = (root / path).resolve()  # follows links, so that one which leads out is seen
+        if not target.is_relative_to(root):
             raise ToolError(f"path {path!r} leads out of the workspace")
-        return found
+        return target
 
-    def existing(path: str) -> Path:
-        found = beneath(path)
-        if not found.exists():
+    def resolve_existing(path: str) -> Path:
+        target = resolve(path)
+        if not target.exists():
             raise ToolError(f"no file or folder {path!r}")
-        return found
+        return target
 
     def list_files(path: str = ".") -> list[str]:
         """Names of the files and folders in a folder; folders end in a slash."""
-        folder = existing(path)
+        folder = resolve_existing(path)
         if not folder.is_dir():
             raise ToolError(f"{path!r} is a file")
         # What begins with a dot is not shown: saved programs are in such a folder.
-        shown = (entry for entry in folder.iterdir() if not entry.name.startswith("."))
-        return sorted(f"{entry.name}/" if entry.is_dir() else entry.name for entry in shown)
+        entries = (entry for entry in folder.iterdir() if not entry.name.startswith("."))
+        return sorted(f"{entry.name}/" if entry.is_dir() else entry.name for entry in entries)
 
     def read_file(path: str) -> str:
         """The text of a file."""
-        found = existing(path)
-        if found.is_dir():
+        target = resolve_existing(path)
+        if target.is_dir():
             raise ToolError(f"{path!r} is a folder")
-        return found.read_text(encoding="utf-8")
+        return target.read_text(encoding="utf-8")
 
     def write_file(path: str, content: str) -> str:
         """Write a text file; folders on the way are made."""
-        found = beneath(path)
-        if found.is_dir():
+        target = resolve(path)
+        if target.is_dir():
             raise ToolError(f"{path!r} is a folder")
-        found.parent.mkdir(parents=True, exist_ok=True)
-        found.write_text(content, encoding="utf-8")
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_text(content, encoding="utf-8")
         return f"wrote {len(content)} characters to {path}"
 
     def delete_file(path: str) -> str:
         """Delete one file."""
-        found = existing(path)
-        if found.is_dir():
+        target = resolve_existing(path)
+        if target.is_dir():
             raise ToolError(f"{path!r} is a folder")
-        found.unlink()
+        target.unlink()
         return f"deleted {path}"
 
     def make_folder(path: str) -> str:
         """Make a folder, and those it is in."""
-        beneath(path).mkdir(parents=True, exist_ok=True)
+        resolve(path).mkdir(parents=True, exist_ok=True)
         return f"made {path}"
 
     return LocalTools("filesystem", [list_files, read_file, write_file, delete_file, make_folder])

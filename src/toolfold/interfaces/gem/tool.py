@@ -1,4 +1,4 @@
-"""`programmatic_tool_calling` as a tool object: blocking, for environments that know no event loop."""
+"""Tool object for `programmatic_tool_calling`: blocking calls, answered by the environment's executor."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from toolfold.interfaces.callback.messages import TOOL_NAME, WORKSPACE, OpenCall
 from toolfold.interfaces.callback.parent import ParentTools
 from toolfold.interfaces.callback.server import TOOL
 from toolfold.interfaces.gem.actions import callable_tools, instructions, parse_action, respond
-from toolfold.interfaces.gem.child import Child, Line, Link, Share
+from toolfold.interfaces.gem.child import Child, ChildConnection, ChildRunner, SharedConnection
 from toolfold.models import ToolSpec
 
 # ----------------------------------------------------------------------------------------------------
@@ -45,19 +45,19 @@ Executor: TypeAlias = Callable[[str, dict[str, Any], str], FiveValues | Generato
 OnOutput: TypeAlias = Callable[[str, str, str], None]
 """`on_output(tool_name, tool_call_id, text)`"""
 
-_HERE: Final = os.path.dirname(__file__)
-_MOST_KEPT: Final = 10_000
+_PACKAGE_FOLDER: Final = os.path.dirname(__file__)
+_MAX_CACHED_REPLIES: Final = 10_000
 NO_EXECUTOR: Final = "there is no tool executor; pass tool_executor=... or call set_tool_executor(...)"
 
 
-class Answers:
+class CallHandler:
     """Serves calls with the executor of the moment."""
 
     def __init__(self, executor: Executor | None, on_output: OnOutput | None, cache_seconds: float = 0.0) -> None:
         self.executor = executor
         self.on_output = on_output
         self._cache_seconds = cache_seconds
-        self._kept: dict[tuple[int, str, str], tuple[float, ToolReply]] = {}
+        self._cache: dict[tuple[int, str, str], tuple[float, ToolReply]] = {}
         """Replies and until when they hold, by executor, tool and arguments."""
 
     async def answer(self, call: OpenCall) -> ToolReply:
@@ -80,32 +80,32 @@ class Answers:
 
     def _reply(self, call: OpenCall) -> ToolReply:
         if self.executor is None:
-            return _failed(call, NO_EXECUTOR)
+            return _failure_reply(call, NO_EXECUTOR)
         if self._cache_seconds <= 0:
-            return self._fetched(call)
+            return self._fetch(call)
         key = (id(self.executor), call.name, json.dumps(call.arguments, sort_keys=True))
-        until, kept = self._kept.get(key, (0.0, None))
-        if kept is not None and time.monotonic() < until:
-            return kept.model_copy(update={"id": call.id})
-        reply = self._fetched(call)
+        until, cached_reply = self._cache.get(key, (0.0, None))
+        if cached_reply is not None and time.monotonic() < until:
+            return cached_reply.model_copy(update={"id": call.id})
+        reply = self._fetch(call)
         if not reply.has_error:  # a failure may be over by the next call
-            while len(self._kept) >= _MOST_KEPT:
-                self._kept.pop(next(iter(self._kept)), None)
-            self._kept[key] = (time.monotonic() + self._cache_seconds, reply)
+            while len(self._cache) >= _MAX_CACHED_REPLIES:
+                self._cache.pop(next(iter(self._cache)), None)
+            self._cache[key] = (time.monotonic() + self._cache_seconds, reply)
         return reply
 
-    def _fetched(self, call: OpenCall) -> ToolReply:
+    def _fetch(self, call: OpenCall) -> ToolReply:
         assert self.executor is not None
         try:
             returned = self.executor(call.name, call.arguments, call.id)
             if isinstance(returned, Generator):
-                returned = self._drained(call, returned)
+                returned = self._drain(call, returned)
         # A tool that calls `sys.exit` fails as any other; the program is told.
         except (Exception, SystemExit) as error:  # noqa: BLE001
-            return _failed(call, _words(error), cause=_cause(error))
-        return _checked(call, returned)
+            return _failure_reply(call, _error_text(error), cause=_cause(error))
+        return _check_values(call, returned)
 
-    def _drained(self, call: OpenCall, pieces: Generator[str, None, FiveValues]) -> FiveValues:
+    def _drain(self, call: OpenCall, pieces: Generator[str, None, FiveValues]) -> FiveValues:
         while True:
             try:
                 piece = next(pieces)
@@ -117,10 +117,10 @@ class Answers:
                 self.on_output(call.name, call.id, piece)
 
 
-def _checked(call: OpenCall, returned: object) -> ToolReply:
+def _check_values(call: OpenCall, returned: object) -> ToolReply:
     if not isinstance(returned, tuple | list) or len(returned) != 5:
-        what = f"{len(returned)} values" if isinstance(returned, tuple | list) else type(returned).__name__
-        return _failed(call, f"the tool executor must return five values, and returned {what}")
+        description = f"{len(returned)} values" if isinstance(returned, tuple | list) else type(returned).__name__
+        return _failure_reply(call, f"the tool executor must return five values, and returned {description}")
     parsed, has_error, observation, *_ = returned
     text = observation if isinstance(observation, str) else json.dumps(observation, default=str, ensure_ascii=False)
     # Half a surrogate pair has no UTF-8 form and would break the wire.
@@ -128,11 +128,11 @@ def _checked(call: OpenCall, returned: object) -> ToolReply:
     return ToolReply(id=call.id, parsed=bool(parsed), has_error=bool(has_error) or not parsed, observation=text)
 
 
-def _failed(call: OpenCall, observation: str, *, cause: str = "") -> ToolReply:
+def _failure_reply(call: OpenCall, observation: str, *, cause: str = "") -> ToolReply:
     return ToolReply(id=call.id, parsed=True, has_error=True, observation=observation, cause=cause)
 
 
-def _words(error: BaseException) -> str:
+def _error_text(error: BaseException) -> str:
     text = str(error).encode("utf-8", "backslashreplace").decode()
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
@@ -143,13 +143,13 @@ def _cause(error: BaseException) -> str:
     part: traceback.TracebackException | None = parts
     while part is not None:
         part.stack = traceback.StackSummary.from_list(
-            [_named(one) for one in part.stack if os.path.dirname(one.filename) != _HERE]
+            [_with_base_name(frame) for frame in part.stack if os.path.dirname(frame.filename) != _PACKAGE_FOLDER]
         )
         part = part.__cause__ or part.__context__
     return "".join(parts.format()).encode("utf-8", "backslashreplace").decode()
 
 
-def _named(frame: traceback.FrameSummary) -> traceback.FrameSummary:
+def _with_base_name(frame: traceback.FrameSummary) -> traceback.FrameSummary:
     name = os.path.basename(frame.filename)
     return traceback.FrameSummary(name, frame.lineno, frame.name, lookup_line=False, line=frame.line or "")
 
@@ -184,7 +184,7 @@ class ProgrammaticToolCallingTool:
 
     def __init__(
         self,
-        line: Line,
+        line: ChildRunner,
         *,
         tool_executor: Executor | None = None,
         validate_on_init: bool = False,
@@ -195,7 +195,7 @@ class ProgrammaticToolCallingTool:
     ) -> None:
         if not cache_seconds >= 0:
             raise UsageError(f"cache_seconds must be 0 or more, got {cache_seconds!r}")
-        self._answers = Answers(tool_executor, on_output, cache_seconds)
+        self._call_handler = CallHandler(tool_executor, on_output, cache_seconds)
         self._link = line
         self._meta: Any = None if workspace is None else {WORKSPACE: str(workspace)}
         self._describe_failure = describe_failure
@@ -211,7 +211,7 @@ class ProgrammaticToolCallingTool:
         if tool_name != TOOL_NAME:
             return False, True, f"Tool not found: {tool_name}", tool_name, tool_call_id
         arguments = dict(tool_args)
-        listed = self._listed(arguments.get("_tools_available"))
+        listed = self._offered_tools(arguments.get("_tools_available"))
         if listed is not None:
             arguments["_tools_available"] = listed
         try:
@@ -222,13 +222,13 @@ class ProgrammaticToolCallingTool:
 
     def execute_action(self, action: str) -> tuple[bool, bool, str, str]:
         """The same for gem's `ToolEnvWrapper`: the call is in the text of an action, and there are four values."""
-        found = parse_action(action)
-        if found is None or found.name != TOOL_NAME:
+        call = parse_action(action)
+        if call is None or call.name != TOOL_NAME:
             return False, True, "", ""
-        if found.arguments is None:
-            return True, True, respond("the arguments are not a JSON object"), found.text
-        _, has_error, observation, _, _ = self.execute_tool(TOOL_NAME, dict(found.arguments), "")
-        return True, has_error, respond(observation), found.text
+        if call.arguments is None:
+            return True, True, respond("the arguments are not a JSON object"), call.text
+        _, has_error, observation, _, _ = self.execute_tool(TOOL_NAME, dict(call.arguments), "")
+        return True, has_error, respond(observation), call.text
 
     def instruction_string(self) -> str:
         """What a model must know to use this tool."""
@@ -244,11 +244,11 @@ class ProgrammaticToolCallingTool:
 
     def set_tool_executor(self, tool_executor: Executor | None) -> None:
         """Calls from now on go there."""
-        self._answers.executor = tool_executor
+        self._call_handler.executor = tool_executor
 
     def set_tools(self, tools: Iterable[ExecutesTools]) -> None:
         """Calls from now on go to the first of these objects that takes them."""
-        self._answers.executor = _First([tool for tool in tools if tool is not self])
+        self._call_handler.executor = _CombinedExecutor([tool for tool in tools if tool is not self])
 
     def close(self) -> None:
         """End the child. Also happens when this object is dropped and when Python ends."""
@@ -259,7 +259,7 @@ class ProgrammaticToolCallingTool:
     # Any: arguments are JSON.
     async def _call(self, client: Child, arguments: dict[str, Any]) -> CallToolResult:
         # In a task of this call's own, which all that answers it is started from.
-        _answers.set(self._answers)
+        _current_handler.set(self._call_handler)
         return await client.call_tool(TOOL_NAME, arguments, meta=self._meta)
 
     def _validate(self) -> None:
@@ -275,32 +275,32 @@ class ProgrammaticToolCallingTool:
     def _failure(self, error: BaseException) -> str:
         while isinstance(error, BaseExceptionGroup):
             error = error.exceptions[0]
-        said = self._describe_failure()
-        return f"the connection to the child failed: {error}" + (f"; it said: {said}" if said else "")
+        last_output = self._describe_failure()
+        return f"the connection to the child failed: {error}" + (f"; it said: {last_output}" if last_output else "")
 
     # Any: entries are names or `get_available_tools` dicts.
-    def _listed(self, wanted: Sequence[Any] | None) -> list[Any] | None:
+    def _offered_tools(self, requested: Sequence[Any] | None) -> list[Any] | None:
         """What the program is offered: what the caller wants of what the executor has."""
-        list_tools = getattr(self._answers.executor, "list_tools", None)
-        known = {entry["name"]: entry for entry in list_tools()} if callable(list_tools) else None
-        if wanted is None:
-            return None if known is None else list(known.values())
-        return [(known or {}).get(entry, entry) if isinstance(entry, str) else entry for entry in wanted]
+        list_tools = getattr(self._call_handler.executor, "list_tools", None)
+        entries_by_name = {entry["name"]: entry for entry in list_tools()} if callable(list_tools) else None
+        if requested is None:
+            return None if entries_by_name is None else list(entries_by_name.values())
+        return [(entries_by_name or {}).get(entry, entry) if isinstance(entry, str) else entry for entry in requested]
 
     def _specs(self) -> tuple[ToolSpec, ...]:
-        listed = self._listed(None)
-        return () if listed is None else granted("", [ListedTool.model_validate(one) for one in listed], ())
+        listed = self._offered_tools(None)
+        return () if listed is None else granted("", [ListedTool.model_validate(entry) for entry in listed], ())
 
 
-_answers: ContextVar[Answers] = ContextVar("toolfold_gem_answers")
+_current_handler: ContextVar[CallHandler] = ContextVar("toolfold_gem_answers")
 
 
 async def answer_current(call: OpenCall) -> ToolReply:
     """Serve a call with the executor of the tool whose program made it; a connection may have several."""
-    return await _answers.get().answer(call)
+    return await _current_handler.get().answer(call)
 
 
-class _First:
+class _CombinedExecutor:
     """An executor over tool objects."""
 
     def __init__(self, tools: Sequence[ExecutesTools]) -> None:
@@ -323,7 +323,7 @@ class _First:
         listed: list[dict[str, Any]] = []
         for tool in self._tools:
             entries: list[dict[str, Any]] = getattr(tool, "get_available_tools", list)()
-            listed += [{key: one[key] for key in ListedTool.model_fields if key in one} for one in entries]
+            listed += [{key: entry[key] for key in ListedTool.model_fields if key in entry} for entry in entries]
         return listed
 
 
@@ -363,24 +363,24 @@ def create_programmatic_tool_calling_tool_stdio(
         raise UsageError(f"workspace_path {str(workspace_path)!r} is not a folder; make it first")
     environment = _environment()
     key = (engine, tuple(sorted(environment.items())))
-    said = _said.setdefault(key, [""])
+    last_output = _last_outputs.setdefault(key, [""])
     return ProgrammaticToolCallingTool(
-        Share(key, lambda: Link(lambda: _child(engine, environment, said))),
+        SharedConnection(key, lambda: ChildConnection(lambda: _child(engine, environment, last_output))),
         tool_executor=tool_executor,
         validate_on_init=validate_on_init,
         on_output=on_output,
-        describe_failure=lambda: said[0],
+        describe_failure=lambda: last_output[0],
         workspace=workspace,
         cache_seconds=cache_seconds,
     )
 
 
-_said: dict[Hashable, list[str]] = {}
+_last_outputs: dict[Hashable, list[str]] = {}
 """The last words of each child."""
 
 
 @asynccontextmanager
-async def _child(engine: str, environment: dict[str, str], said: list[str]) -> AsyncIterator[Client]:
+async def _child(engine: str, environment: dict[str, str], last_output: list[str]) -> AsyncIterator[Client]:
     parameters = StdioServerParameters(
         command=sys.executable,
         # Each program says where it is saved; this folder is only one that is there.
@@ -395,7 +395,7 @@ async def _child(engine: str, environment: dict[str, str], said: list[str]) -> A
                 yield client
         finally:
             errors.seek(0)
-            said[0] = errors.read()[-_TAIL_CHARACTERS:].strip()
+            last_output[0] = errors.read()[-_TAIL_CHARACTERS:].strip()
 
 
 def create_programmatic_tool_calling_tool_http(
@@ -436,7 +436,7 @@ def create_programmatic_tool_calling_tool_http(
             yield client
 
     return ProgrammaticToolCallingTool(
-        Link(connect),
+        ChildConnection(connect),
         tool_executor=tool_executor,
         validate_on_init=validate_on_init,
         on_output=on_output,
@@ -449,6 +449,6 @@ def _environment() -> dict[str, str]:
     folder = str(Path(toolfold.__file__).parents[1])
     environment = dict(os.environ)
     if folder not in (*site.getsitepackages(), site.getusersitepackages()):
-        known = environment.get("PYTHONPATH", "")
-        environment["PYTHONPATH"] = f"{folder}{os.pathsep}{known}" if known else folder
+        python_path = environment.get("PYTHONPATH", "")
+        environment["PYTHONPATH"] = f"{folder}{os.pathsep}{python_path}" if python_path else folder
     return environment

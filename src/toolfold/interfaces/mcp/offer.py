@@ -11,7 +11,7 @@ from typing import Any, Final, Literal, Protocol, Self, TypeAlias
 
 from toolfold.errors import ToolError, ToolfoldError
 from toolfold.execution.described_files import DescribedFiles
-from toolfold.interfaces.library import as_programs_say, mentions, without
+from toolfold.interfaces.library import mentions, with_python_names, without_local
 from toolfold.interfaces.mcp.texts import (
     CONTRACT,
     DESCRIPTION,
@@ -284,8 +284,8 @@ class Offer:
 
     def refresh(self) -> bool:
         """Read anew what the servers have; whether anything changed that a client can see."""
-        bridged = without(self._servers.tools() if self._servers is not None else (), self._local)
-        tools = list(self._prepare([*self._local, *as_programs_say(bridged)]))
+        bridged = without_local(self._servers.tools() if self._servers is not None else (), self._local)
+        tools = list(self._prepare([*self._local, *with_python_names(bridged)]))
         if self._when_complete is not None and self._is_complete():
             self._when_complete([tool.spec for tool in tools])
         tools += _sentinels(self._blocked, [tool.spec for tool in tools])

@@ -21,7 +21,7 @@ import mcp_types as types
 from toolfold import errors
 from toolfold.errors import EngineCrashed, ToolfoldError, entry_for
 from toolfold.interfaces.mcp.texts import ENTRY_NAME, WAIT_NAME
-from toolfold.interfaces.media import described, images_in
+from toolfold.interfaces.media import describe_media, images_in
 from toolfold.interfaces.prompts import lessons
 from toolfold.models import MIB, Call, File, Outcome
 
@@ -192,7 +192,7 @@ def _extra(outcome: Outcome) -> Iterator[str]:
         if outcome.stdout.strip():
             yield f"Output before the failure:\n{_output(outcome)}"
     elif not outcome.stdout.strip() and outcome.value is not None:
-        shown = json.dumps(described(outcome.value), ensure_ascii=False)
+        shown = json.dumps(describe_media(outcome.value), ensure_ascii=False)
         cut = f"{shown[:_SHOWN_VALUE_CHARACTERS]}{TRUNCATED}" if len(shown) > _SHOWN_VALUE_CHARACTERS else shown
         yield f"Nothing was printed. The value of the last line: {cut}"
 

@@ -1,4 +1,4 @@
-"""`ToolDefinition` and `ToolCatalog`, and how they read as a `ToolSpec`. Plain data; calls nothing."""
+"""Definitions of tools: `ToolDefinition`, `ToolParameter` and `ToolCatalog`, and their form as a `ToolSpec`."""
 
 from __future__ import annotations
 
@@ -47,15 +47,17 @@ class ToolParameter:
         if not self.name:
             raise UsageError(f"a parameter needs a name, got {self.name!r}")
         if self.type not in _TYPES:
-            meant = _PYTHON_TYPES.get(self.type) or next(iter(difflib.get_close_matches(str(self.type), _TYPES, 1)), "")
-            hint = f"; did you mean {meant!r}?" if meant else f"; there are {', '.join(sorted(_TYPES))}"
+            suggestion = _PYTHON_TYPES.get(self.type) or next(
+                iter(difflib.get_close_matches(str(self.type), _TYPES, 1)), ""
+            )
+            hint = f"; did you mean {suggestion!r}?" if suggestion else f"; there are {', '.join(sorted(_TYPES))}"
             raise UsageError(f"parameter {self.name!r} has no known type {self.type!r}{hint}")
 
     def schema(self) -> dict[str, Json]:
         """As a property of a JSON Schema."""
         schema: dict[str, Json] = {} if self.type == "any" else {"type": self.type}
-        given = {"enum": self.enum and list(self.enum), "items": self.items, "properties": self.properties}
-        schema.update({key: value for key, value in given.items() if value is not None})
+        keywords = {"enum": self.enum and list(self.enum), "items": self.items, "properties": self.properties}
+        schema.update({key: value for key, value in keywords.items() if value is not None})
         if self.description:
             schema["description"] = self.description
         if self.default is not None:
@@ -106,9 +108,9 @@ class ToolDefinition:
         if not self.cache_seconds >= 0:
             raise UsageError(f"cache_seconds of tool {self.name!r} must be 0 or more, got {self.cache_seconds!r}")
         names = [parameter.name for parameter in self.parameters]
-        twice = [name for at, name in enumerate(names) if name in names[:at]]
-        if twice:
-            raise UsageError(f"tool {self.name!r} has two parameters named {twice[0]!r}")
+        duplicates = [name for at, name in enumerate(names) if name in names[:at]]
+        if duplicates:
+            raise UsageError(f"tool {self.name!r} has two parameters named {duplicates[0]!r}")
 
     @property
     def server(self) -> str:

@@ -1,4 +1,4 @@
-"""`ProgrammaticToolExecutor` and `call_tool`: a `ToolCatalog` in front of the runtime."""
+"""Executor of programs over a `ToolCatalog`: `ProgrammaticToolExecutor`, `call_tool` and code checks."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ from toolfold.errors import ToolNotFound, UsageError
 from toolfold.interfaces.orchestrator.definitions import ToolCatalog, ToolDefinition
 from toolfold.interfaces.orchestrator.workers import (
     Inside,
-    Whole,
+    OutermostProgram,
     Worker,
     bare_tool,
+    build_tool,
     current,
     direct,
-    entered,
+    enter_program,
     function_map,
-    noting_begin,
-    served,
+    record_start,
     tool_map,
     write_stubs,
 )
@@ -97,8 +97,8 @@ class ProgrammaticToolExecutor:
         self._steps = steps
         self._options = options
         self._workers: dict[str, Worker] = {}
-        self._homes: dict[asyncio.AbstractEventLoop, Home] = {}
-        self._own_loop = OwnLoop(self._homes)
+        self._loop_runtimes: dict[asyncio.AbstractEventLoop, LoopRuntime] = {}
+        self._own_loop = OwnLoop(self._loop_runtimes)
         self._routes = self._read_catalog()
         self._number = next(_numbers)
         _executors.add(self)
@@ -134,16 +134,16 @@ class ProgrammaticToolExecutor:
         parent = current()
         inside = self._inside(self._strict, None)
         if parent is not None:  # a worker calls on: what its program has used counts here too
-            inside = replace(inside, whole=parent.whole, depth=parent.depth, records=parent.records)
-        with entered(inside):
+            inside = replace(inside, outermost=parent.outermost, depth=parent.depth, records=parent.records)
+        with enter_program(inside):
             context = CallContext(idempotency_key=idempotency_key, approve=self._approve)
             return await direct(self._routes.router, tool_name, parameters or {}, context)
 
     async def close(self) -> None:
         """End every guest of this event loop; the next program opens a new engine."""
-        home = self._homes.pop(asyncio.get_running_loop(), None)
-        if home is not None:
-            await home.close()
+        loop_runtime = self._loop_runtimes.pop(asyncio.get_running_loop(), None)
+        if loop_runtime is not None:
+            await loop_runtime.close()
 
     async def __aenter__(self) -> ProgrammaticToolExecutor:
         return self
@@ -162,36 +162,36 @@ class ProgrammaticToolExecutor:
         executor = weakref.ref(self)
 
         async def run(code: str, inside: Inside) -> ResultDict:
-            here = executor()
-            assert here is not None, "it runs the program that calls"
-            return await here._run(code, inside, is_strict=is_strict)
+            owner = executor()
+            assert owner is not None, "it runs the program that calls"
+            return await owner._run(code, inside, is_strict=is_strict)
 
-        return Inside(Whole(limits or self._limits), run)
+        return Inside(OutermostProgram(limits or self._limits), run)
 
     async def _run(self, code: str, inside: Inside, *, is_strict: bool, files: Sequence[File] = ()) -> ResultDict:
         refusal = _refusal(code) if is_strict else None
         if refusal is not None:
             return ResultDict(output="", result=None, tool_calls=[], execution_time=0.0, error=refusal)
         limits = inside.limits()
-        runtime = await self._opened()
+        runtime = await self._open_runtime()
 
         def keep(record: CallRecord) -> None:
             # On the outermost program's clock, so that calls of programs within programs stand in their order.
             began = inside.began_of(record)
             inside.records.append(msgspec.structs.replace(record, started_seconds=began))
 
-        with entered(inside):
+        with enter_program(inside):
             outcome = await runtime.run(code, files=files, limits=limits, on_call=keep)
-        return _rendered(outcome, inside.records)
+        return _render(outcome, inside.records)
 
-    async def _opened(self) -> Runtime:
+    async def _open_runtime(self) -> Runtime:
         """This event loop's runtime, with the tools that the catalog has now."""
-        for closed in [loop for loop in self._homes if loop.is_closed()]:
-            del self._homes[closed]
+        for closed in [loop for loop in self._loop_runtimes if loop.is_closed()]:
+            del self._loop_runtimes[closed]
         loop = asyncio.get_running_loop()
-        if loop not in self._homes:
-            self._homes[loop] = Home(Runtime(limits=self._limits, policy=self._policy, **self._options))
-        runtime = await self._homes[loop].open()
+        if loop not in self._loop_runtimes:
+            self._loop_runtimes[loop] = LoopRuntime(Runtime(limits=self._limits, policy=self._policy, **self._options))
+        runtime = await self._loop_runtimes[loop].open()
         self._refresh()
         if runtime.router is not self._routes.router:
             # With one router, direct calls share breakers and idempotency keys with programs.
@@ -204,14 +204,14 @@ class ProgrammaticToolExecutor:
 
     def _read_catalog(self) -> _Routes:
         definitions = self.catalog.tools
-        tools = tuple(served(definition, self._workers) for definition in definitions.values())
+        tools = tuple(build_tool(definition, self._workers) for definition in definitions.values())
         if self._stub_dir is not None:
             write_stubs(definitions.values(), tools, self._stub_dir)
         if tools and SEARCH_SPEC.name not in definitions:
             specs = [tool.spec for tool in tools]
             tools = (*tools, search_tool(functools.cache(lambda: Index(specs))))
         steps = wrappers(policy=self._policy) if self._steps is None else self._steps
-        return _Routes(definitions, tools, Router(Catalog(tools), wrappers=(noting_begin, *with_check(steps))))
+        return _Routes(definitions, tools, Router(Catalog(tools), wrappers=(record_start, *with_check(steps))))
 
 
 async def call_tool(
@@ -260,8 +260,8 @@ _numbers: Final = itertools.count()
 
 def _executor_for(server: str, tool_name: str) -> ProgrammaticToolExecutor | None:
     """The newest executor whose catalog has this tool there."""
-    fitting = [one for one in tuple(_executors) if _is_at(one.catalog.get_tool(tool_name), server)]
-    return max(fitting, key=lambda one: one._number, default=None)
+    candidates = [executor for executor in tuple(_executors) if _is_at(executor.catalog.get_tool(tool_name), server)]
+    return max(candidates, key=lambda executor: executor._number, default=None)
 
 
 def _is_at(definition: ToolDefinition | None, server: str) -> bool:
@@ -280,10 +280,10 @@ def _refusal(code: str) -> str | None:
     return None
 
 
-def _rendered(outcome: Outcome, records: Sequence[CallRecord]) -> ResultDict:
+def _render(outcome: Outcome, records: Sequence[CallRecord]) -> ResultDict:
     calls = [
-        ToolCallDict(tool=one.name, parameters=dict(one.arguments), duration=one.seconds, error=one.error)
-        for one in sorted(records, key=lambda one: one.started_seconds)
+        ToolCallDict(tool=record.name, parameters=dict(record.arguments), duration=record.seconds, error=record.error)
+        for record in sorted(records, key=lambda record: record.started_seconds)
     ]
     return ResultDict(
         output=outcome.stdout + ("\n... (truncated)" if outcome.stdout_cut_bytes else ""),
@@ -360,8 +360,8 @@ def _opens(function: ast.expr) -> bool:
 
 
 def _path_problem(args: list[ast.expr], keywords: list[ast.keyword]) -> str | None:
-    named = [keyword.value for keyword in keywords if keyword.arg in ("file", "filename")]
-    path = (args or named or [ast.Constant("")])[0]
+    path_keywords = [keyword.value for keyword in keywords if keyword.arg in ("file", "filename")]
+    path = (args or path_keywords or [ast.Constant("")])[0]
     match path:
         # Of an f-string, what it begins with.
         case ast.Constant(value=str(text)) | ast.JoinedStr(values=[ast.Constant(value=str(text)), *_]):
@@ -378,32 +378,32 @@ def _path_problem(args: list[ast.expr], keywords: list[ast.keyword]) -> str | No
 # an executor that nobody closes leaves no guest behind.
 
 
-class Home:
+class LoopRuntime:
     """One runtime in one event loop."""
 
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
         self._lock = asyncio.Lock()
-        self._held: AsyncGenerator[None, None] | None = None
+        self._generator: AsyncGenerator[None, None] | None = None
 
     async def open(self) -> Runtime:
         """The runtime, open."""
         async with self._lock:
-            if self._held is None:
-                held = _hold(self._runtime)
-                await anext(held)
-                self._held = held
+            if self._generator is None:
+                generator = _keep_open(self._runtime)
+                await anext(generator)
+                self._generator = generator
         return self._runtime
 
     async def close(self) -> None:
         """End every guest; programs that still run end with them."""
         async with self._lock:
-            held, self._held = self._held, None
-            if held is not None:
-                await held.aclose()
+            generator, self._generator = self._generator, None
+            if generator is not None:
+                await generator.aclose()
 
 
-async def _hold(runtime: Runtime) -> AsyncGenerator[None, None]:
+async def _keep_open(runtime: Runtime) -> AsyncGenerator[None, None]:
     async with runtime:
         yield
 

@@ -1,4 +1,4 @@
-"""What serves a tool: the worker registered for it, an agent's endpoint, or a program of its own."""
+"""Workers that serve tools: registered functions, agents and nested programs, with their limits and stub files."""
 
 from __future__ import annotations
 
@@ -38,19 +38,19 @@ function_map: Final[MutableMapping[str, Callable[..., Any]]] = {}
 """Functions that take their arguments by name, for tools of type `function`."""
 
 
-def served(definition: ToolDefinition, workers: Mapping[str, Worker]) -> Tool:
+def build_tool(definition: ToolDefinition, workers: Mapping[str, Worker]) -> Tool:
     """The tool of a definition; who serves it is looked up with each call, so workers may come later."""
-    otherwise = _unregistered(definition.name, workers)
+    fallback = _missing_worker(definition.name, workers)
     if definition.type == "agent" and definition.url:
-        otherwise = ask_agent(definition.url, headers=definition.headers)
+        fallback = ask_agent(definition.url, headers=definition.headers)
     elif definition.type == "code_exec":
-        otherwise = _running(definition.spec())
+        fallback = _program_runner(definition.spec())
 
     async def call_within(arguments: Mapping[str, Any], context: CallContext) -> Any:
         count_call(definition.name)
         token = _context.set(context)
         try:
-            return await _call(definition.name, definition.type == "function", dict(arguments), workers, otherwise)
+            return await _call(definition.name, definition.type == "function", dict(arguments), workers, fallback)
         finally:
             _context.reset(token)
 
@@ -69,7 +69,7 @@ def bare_tool(name: str, *, is_function: bool, workers: Mapping[str, Worker] | N
     """A tool that no catalog describes: any arguments, to whatever is registered under the name."""
 
     async def call(arguments: Mapping[str, Any]) -> Any:
-        return await _call(name, is_function, dict(arguments), workers or {}, _unregistered(name, workers or {}))
+        return await _call(name, is_function, dict(arguments), workers or {}, _missing_worker(name, workers or {}))
 
     spec = ToolSpec(name=name, python_name=python_name(name), source="orchestrator")
     return Tool(spec=spec, call=call, retry="always")
@@ -77,17 +77,17 @@ def bare_tool(name: str, *, is_function: bool, workers: Mapping[str, Worker] | N
 
 async def _call(
     name: str, is_function: bool, payload: dict[str, Any], workers: Mapping[str, Worker],
-    otherwise: Callable[[dict[str, Any]], Awaitable[Any]],
+    fallback: Callable[[dict[str, Any]], Awaitable[Any]],
 ) -> Any:  # fmt: skip
     if is_function and name not in workers and (function := function_map.get(name)) is not None:
-        return await _finished(lambda _: function(**payload), function, payload)
+        return await _run_worker(lambda _: function(**payload), function, payload)
     worker = workers.get(name) or tool_map.get(name)
-    return await (otherwise(payload) if worker is None else _finished(worker, worker, payload))
+    return await (fallback(payload) if worker is None else _run_worker(worker, worker, payload))
 
 
-async def _finished(worker: Worker, written: Callable[..., Any], payload: dict[str, Any]) -> Any:
+async def _run_worker(worker: Worker, target: Callable[..., Any], payload: dict[str, Any]) -> Any:
     """Awaited if it is written async, else run in a thread."""
-    if inspect.iscoroutinefunction(written) or inspect.iscoroutinefunction(type(written).__call__):
+    if inspect.iscoroutinefunction(target) or inspect.iscoroutinefunction(type(target).__call__):
         return await worker(payload)
     return await _IN_THREAD({"worker": worker, "payload": payload})
 
@@ -100,7 +100,7 @@ _IN_THREAD: Final = tool_from_function(_apply).call
 """The threads that function tools run in: enough for a large `gather`."""
 
 
-def _unregistered(name: str, workers: Mapping[str, Worker]) -> Callable[[dict[str, Any]], Awaitable[Any]]:
+def _missing_worker(name: str, workers: Mapping[str, Worker]) -> Callable[[dict[str, Any]], Awaitable[Any]]:
     async def fail(_: dict[str, Any]) -> Any:
         close = difflib.get_close_matches(name, {*workers, *tool_map, *function_map}, n=1)
         hint = f"; did you mean {close[0]!r}?" if close else f"; register one with tool_map[{name!r}] = worker"
@@ -109,7 +109,7 @@ def _unregistered(name: str, workers: Mapping[str, Worker]) -> Callable[[dict[st
     return fail
 
 
-def _running(spec: ToolSpec) -> Callable[[dict[str, Any]], Awaitable[Any]]:
+def _program_runner(spec: ToolSpec) -> Callable[[dict[str, Any]], Awaitable[Any]]:
     if len(spec.parameters) != 1:
         names = ", ".join(spec.parameters) or "none"
         raise UsageError(f"tool {spec.name!r} of type 'code_exec' takes one parameter, the program; got {names}")
@@ -180,7 +180,7 @@ MAX_DEPTH: Final = 4
 
 
 @dataclass(slots=True)
-class Whole:
+class OutermostProgram:
     """An outermost program and all that it runs."""
 
     limits: Limits
@@ -201,13 +201,13 @@ RunWithin: TypeAlias = "Callable[[str, Inside], Awaitable[Any]]"
 class Inside:
     """One program; whoever serves its calls finds it with `current`."""
 
-    whole: Whole
+    outermost: OutermostProgram
     run: RunWithin
     """Runs a further one."""
     depth: int = 1
     records: list[CallRecord] = field(default_factory=list)
     """Its calls and those of the programs it ran; times count from the start of the outermost."""
-    begun: dict[int, float] = field(default_factory=dict)
+    start_seconds: dict[int, float] = field(default_factory=dict)
     """When calls of its own that have no record yet began, by their id."""
 
     def began_of(self, record: CallRecord) -> float:
@@ -216,8 +216,8 @@ class Inside:
         Not counted back from now: a busy machine may come to a record late, and then the calls of a
         program within this one would seem to begin before the call that ran it.
         """
-        began = self.begun.pop(record.id, None)
-        return self.whole.elapsed_seconds() - record.seconds if began is None else began
+        began = self.start_seconds.pop(record.id, None)
+        return self.outermost.elapsed_seconds() - record.seconds if began is None else began
 
     def limits(self) -> Limits:
         """What is left for this program.
@@ -225,13 +225,13 @@ class Inside:
         Raises:
             ToolRefused: nothing, or there are too many around it.
         """
-        limits = self.whole.limits
+        limits = self.outermost.limits
         if self.depth == 1:
             return limits
         if self.depth > MAX_DEPTH:
             raise ToolRefused(f"this would be program {self.depth} within another; {MAX_DEPTH} is the most")
-        seconds = limits.wall_seconds - self.whole.elapsed_seconds()
-        calls = limits.calls - self.whole.calls
+        seconds = limits.wall_seconds - self.outermost.elapsed_seconds()
+        calls = limits.calls - self.outermost.calls
         if seconds <= 0 or calls <= 0:
             raise ToolRefused(f"no {'time' if seconds <= 0 else 'calls'} left for a program within this program")
         return replace(limits, wall_seconds=seconds, calls=calls)
@@ -246,7 +246,7 @@ def current() -> Inside | None:
 
 
 @contextmanager
-def entered(inside: Inside) -> Iterator[None]:
+def enter_program(inside: Inside) -> Iterator[None]:
     """Tools that are called meanwhile, also in tasks that begin meanwhile, are called by this program."""
     token = _current.set(inside)
     try:
@@ -255,13 +255,13 @@ def entered(inside: Inside) -> Iterator[None]:
         _current.reset(token)
 
 
-def noting_begin(_: Tool, rest: Handler) -> Handler:
+def record_start(_: Tool, rest: Handler) -> Handler:
     """The router's outermost step: once for each call, whether it is then tried again, refused or not made at all."""
 
     def note(request: CallRequest) -> Awaitable[Value]:
         inside = current()
         if inside is not None and request.call.id:  # a direct call has no record
-            inside.begun[request.call.id] = inside.whole.elapsed_seconds()
+            inside.start_seconds[request.call.id] = inside.outermost.elapsed_seconds()
         return rest(request)
 
     return note
@@ -277,9 +277,11 @@ def count_call(name: str) -> None:
     if inside is None:
         return
     # The outermost program's own calls are counted by its engine, exactly.
-    if inside.depth > 1 and inside.whole.calls >= inside.whole.limits.calls:
-        raise ToolRefused(f"{name!r} was not called: {inside.whole.calls} calls is the limit of a program and its own")
-    inside.whole.calls += 1
+    if inside.depth > 1 and inside.outermost.calls >= inside.outermost.limits.calls:
+        raise ToolRefused(
+            f"{name!r} was not called: {inside.outermost.calls} calls is the limit of a program and its own"
+        )
+    inside.outermost.calls += 1
 
 
 async def run_within(code: str) -> Any:
@@ -287,7 +289,7 @@ async def run_within(code: str) -> Any:
     parent = current()
     if parent is None:
         raise ToolRefused("a program is run by an executor's program or its call_tool only")
-    child = Inside(parent.whole, parent.run, parent.depth + 1)
+    child = Inside(parent.outermost, parent.run, parent.depth + 1)
     try:
         return await parent.run(code, child)
     finally:
@@ -313,13 +315,13 @@ class StubGenerator:
     def generate(self, catalog: Iterable[ToolDefinition]) -> list[Path]:
         """Write every tool, and remove what was written for tools that are gone; the files."""
         definitions = list(catalog)
-        tools = [served(definition, {}) for definition in definitions]
+        tools = [build_tool(definition, {}) for definition in definitions]
         return write_stubs(definitions, tools, self.stub_dir)
 
     def source(self, definition: ToolDefinition) -> str:
         """What `generate` writes for one tool."""
         with tempfile.TemporaryDirectory() as folder:
-            files = write_stubs([definition], [served(definition, {})], Path(folder))
+            files = write_stubs([definition], [build_tool(definition, {})], Path(folder))
             return next(text for file in files if "async def " in (text := file.read_text(encoding="utf-8")))
 
 
@@ -336,12 +338,12 @@ def write_stubs(definitions: Iterable[ToolDefinition], tools: Iterable[Tool], fo
 
 
 def _body(stub: Stub, server: str) -> str:
-    named = [f"{parameter.name!r}: {parameter.python_name}" for parameter in stub.parameters]
+    entries = [f"{parameter.name!r}: {parameter.python_name}" for parameter in stub.parameters]
     if stub.further is not None:
-        named.append(stub.arguments()[-1].partition(":")[0])
-    given = f"{{{', '.join(named)}}}"
+        entries.append(stub.arguments()[-1].partition(":")[0])
+    arguments = f"{{{', '.join(entries)}}}"
     if any(parameter.default == "..." for parameter in stub.parameters):
-        given = f"{{_name: _value for _name, _value in {given}.items() if _value is not NOT_GIVEN}}"
-    call = f"await call_tool(server={server!r}, tool_name={stub.spec.name!r}, parameters={given})"
+        arguments = f"{{_name: _value for _name, _value in {arguments}.items() if _value is not NOT_GIVEN}}"
+    call = f"await call_tool(server={server!r}, tool_name={stub.spec.name!r}, parameters={arguments})"
     # With a type, because the call gives any value and the stub promises what the tool's schema says.
     return f"_reply: {stub.returns} = {call}\nreturn _reply"

@@ -23,7 +23,7 @@ from pydantic_core import SchemaValidator, core_schema
 from toolfold.config import Config
 from toolfold.config.build import runtime_options
 from toolfold.engines.scripted import ScriptedEngine
-from toolfold.interfaces.library import CONNECT_SECONDS, BridgedRuntime, found_config, from_config
+from toolfold.interfaces.library import CONNECT_SECONDS, BridgedRuntime, from_config, resolve_config
 from toolfold.interfaces.pydantic_ai.callers import FROM_CONFIG, MARK, is_listing_for_code
 from toolfold.interfaces.pydantic_ai.nested_calls import spent_by_program
 from toolfold.interfaces.pydantic_ai.render import to_model
@@ -49,7 +49,7 @@ class ConfigToolset(AbstractToolset[AgentDepsT]):
     """
 
     def __init__(self, config: str | os.PathLike[str] | Config | None = None, *, id: str | None = None) -> None:
-        self._config = found_config(config)
+        self._config = resolve_config(config)
         self._id = id
         # Any: the policy among them has its type below.
         options: dict[str, Any] = runtime_options(self._config)

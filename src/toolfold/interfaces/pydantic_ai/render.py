@@ -243,5 +243,5 @@ def run_code_description(
     known: ToolLessons | None = None, files: str = "",
 ) -> str:  # fmt: skip
     """The description of `run_code`: how to write a program, the signatures of what it may call, and its files."""
-    tools = tools_text(specs, budget_characters=budget_characters, form=form, known=known)
+    tools = tools_text(specs, budget_characters=budget_characters, form=form, snapshot=known)
     return "\n\n".join(part for part in (_HEAD, tools or _NO_TOOLS, files) if part)

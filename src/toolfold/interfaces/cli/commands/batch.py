@@ -1,4 +1,4 @@
-"""`toolfold batch`: many programs in, a line of results for each; what has its line is not run again."""
+"""Batch command: `toolfold batch` runs the programs of a JSON Lines file and appends a result line for each."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ from toolfold.execution.batch import Item
 from toolfold.interfaces.cli.commands.run import stdout_to_stderr
 from toolfold.interfaces.cli.inputs import limits_for
 from toolfold.interfaces.cli.load_tools import load_tools
-from toolfold.interfaces.cli.output import shortened, word
-from toolfold.interfaces.cli.process import Exit, until_stopped
-from toolfold.interfaces.cli.setup import chosen_engine, configured, nearest_config, open_for_command
+from toolfold.interfaces.cli.output import printable_name, shorten
+from toolfold.interfaces.cli.process import Exit, run_until_stopped
+from toolfold.interfaces.cli.setup import choose_engine, nearest_config, open_for_command, runtime_factory
 from toolfold.ledger.base import Ledger
 from toolfold.models import File, Json, Limits, Outcome
 from toolfold.runtime import Runtime
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 _LIMITS: Final = frozenset(field.name for field in fields(Limits))
 
 
-class Line(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class ProgramLine(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One program, as a line of the input says it."""
 
     program: str
@@ -63,7 +63,7 @@ class Line(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     """Seconds since 1970, at the start of the program; its clocks then advance with readings and sleeps only."""
 
 
-_decoder: Final = msgspec.json.Decoder(Line)
+_decoder: Final = msgspec.json.Decoder(ProgramLine)
 
 
 class Programs:
@@ -73,13 +73,13 @@ class Programs:
         UsageError: it cannot be read, or one of its lines is wrong; the text names the line.
     """
 
-    def __init__(self, path: Path, usual: Limits) -> None:
+    def __init__(self, path: Path, default_limits: Limits) -> None:
         self._path = path
-        self._usual = usual
+        self._limits = default_limits
         self.ids: set[str] = set()
         for number, item in self._items():
             if item.tag in self.ids:
-                raise self._wrong(number, f"the id {item.tag!r} is on an earlier line, too; ids must differ")
+                raise self._line_error(number, f"the id {item.tag!r} is on an earlier line, too; ids must differ")
             self.ids.add(item.tag)
 
     def items(self, done: set[str]) -> Iterator[Item]:
@@ -88,8 +88,8 @@ class Programs:
 
     def _items(self) -> Iterator[tuple[int, Item]]:
         try:
-            with self._path.open("rb") as opened:
-                for number, raw in enumerate(opened, 1):
+            with self._path.open("rb") as file:
+                for number, raw in enumerate(file, 1):
                     if not raw.strip():
                         continue
                     yield number, self._item(number, raw)
@@ -99,31 +99,31 @@ class Programs:
     def _item(self, number: int, raw: bytes) -> Item:
         try:
             line = _decoder.decode(raw)
-            files = tuple(File(name=name, data=_data(said)) for name, said in line.files.items())
+            files = tuple(File(name=name, data=_data(values)) for name, values in line.files.items())
         except (msgspec.MsgspecError, UnicodeDecodeError, ValueError) as error:
-            raise self._wrong(number, str(error)) from error
+            raise self._line_error(number, str(error)) from error
         if unknown := sorted(line.limits.keys() - _LIMITS):
-            raise self._wrong(number, f"no limit {unknown[0]!r}; there are {', '.join(sorted(_LIMITS))}")
+            raise self._line_error(number, f"no limit {unknown[0]!r}; there are {', '.join(sorted(_LIMITS))}")
         # Any: each limit has its own type, and all are numbers.
-        said: dict[str, Any] = {
+        values: dict[str, Any] = {
             key: float(value) if key == "wall_seconds" else int(value) for key, value in line.limits.items()
         }
         return Item(
             text=line.program, tag=str(number if line.id is None else line.id), files=files, seed=line.seed,
-            tools=line.tools, limits=replace(self._usual, **said) if said else self._usual, session=line.session,
+            tools=line.tools, limits=replace(self._limits, **values) if values else self._limits, session=line.session,
             keep_names=line.keep_names, stdin=line.stdin, clock=line.clock,
         )  # fmt: skip
 
-    def _wrong(self, number: int, what: str) -> UsageError:
-        return UsageError(f"{str(self._path)!r} line {number}: {what}")
+    def _line_error(self, number: int, reason: str) -> UsageError:
+        return UsageError(f"{str(self._path)!r} line {number}: {reason}")
 
 
-def _data(said: str | dict[str, str]) -> bytes:
-    if isinstance(said, str):
-        return said.encode()
-    if said.keys() != {"base64"}:
+def _data(content: str | dict[str, str]) -> bytes:
+    if isinstance(content, str):
+        return content.encode()
+    if content.keys() != {"base64"}:
         raise ValueError('a file is a text or {"base64": "..."}')
-    return base64.b64decode(said["base64"], validate=True)
+    return base64.b64decode(content["base64"], validate=True)
 
 
 class Results:
@@ -136,34 +136,34 @@ class Results:
     def add(self, name: str, outcome: Outcome) -> None:
         """One more result, on its way to the disk when this returns."""
         text = json.dumps({"id": name, **outcome.to_dict()}, ensure_ascii=False, allow_nan=False)
-        left = memoryview(text.encode("utf-8", "backslashreplace") + b"\n")
+        remaining = memoryview(text.encode("utf-8", "backslashreplace") + b"\n")
         try:
-            while left:
-                left = left[os.write(self._descriptor, left) :]
+            while remaining:
+                remaining = remaining[os.write(self._descriptor, remaining) :]
         except OSError as error:
             raise UsageError(f"results {str(self._path)!r} cannot be written: {error.strerror}") from error
 
-    def earlier(self) -> Iterator[dict[str, Json]]:
+    def read_existing(self) -> Iterator[dict[str, Json]]:
         """What an earlier start of the batch wrote. A part of a line, which a kill left, is taken off.
 
         Raises:
             UsageError: it is not a file of results.
         """
-        number, whole = 0, 0
-        with open(os.dup(self._descriptor), "rb") as opened:
-            opened.seek(0)
-            for raw in opened:
+        number, complete_bytes = 0, 0
+        with open(os.dup(self._descriptor), "rb") as file:
+            file.seek(0)
+            for raw in file:
                 if not raw.endswith(b"\n"):
                     break
-                number, whole = number + 1, whole + len(raw)
+                number, complete_bytes = number + 1, complete_bytes + len(raw)
                 yield self._result(number, raw)
-        os.ftruncate(self._descriptor, whole)
+        os.ftruncate(self._descriptor, complete_bytes)
 
     def _result(self, number: int, raw: bytes) -> dict[str, Json]:
         try:
-            found = json.loads(raw)
-            if isinstance(found["id"], str) and isinstance(found["status"], str):
-                return dict(found)
+            result = json.loads(raw)
+            if isinstance(result["id"], str) and isinstance(result["status"], str):
+                return dict(result)
         except (ValueError, KeyError, TypeError):
             pass
         raise UsageError(f"{str(self._path)!r} line {number} is not a result of a batch; name another file with --out")
@@ -197,7 +197,7 @@ def open_results(path: Path) -> Iterator[Results]:
 # ----------------------------------------------------------------------------------------------------
 # What is told of a batch: while it runs, and in a table at its end. Keeps numbers, not outcomes.
 
-_SHOWN: Final = 5
+_SUMMARY_ROWS: Final = 5
 _SHOWN_TOOLS: Final = 10
 _MOST_PROBLEMS: Final = 1000
 """How many different ones are counted: their texts may all differ."""
@@ -205,7 +205,7 @@ _PROBLEM_CHARACTERS: Final = 100
 _LINE_SECONDS: Final = 10.0
 
 
-class Summary:
+class BatchSummary:
     """Counts of all results so far."""
 
     def __init__(self) -> None:
@@ -222,52 +222,54 @@ class Summary:
         seconds = float(result.get("seconds") or 0.0)
         self._seconds.append(seconds)
         heapq.heappush(self._slowest, (seconds, result["id"]))
-        if len(self._slowest) > _SHOWN:
+        if len(self._slowest) > _SUMMARY_ROWS:
             heapq.heappop(self._slowest)
         for call in result.get("calls") or ():
             self._calls[call["name"]] += 1
             self._failed_calls[call["name"]] += call["error"] is not None
         if problem := result.get("problem"):
-            said = shortened(str(problem["message"]).partition("\n")[0], _PROBLEM_CHARACTERS)
-            if said in self._problems or len(self._problems) < _MOST_PROBLEMS:
-                self._problems[said] += 1
+            message = shorten(str(problem["message"]).partition("\n")[0], _PROBLEM_CHARACTERS)
+            if message in self._problems or len(self._problems) < _MOST_PROBLEMS:
+                self._problems[message] += 1
 
     def lines(self) -> list[str]:
         """All of it, for a person."""
-        rows = [("programs", str(self.statuses.total())), ("statuses", _counted(self.statuses))]
+        rows = [("programs", str(self.statuses.total())), ("statuses", _format_counts(self.statuses))]
         ordered = sorted(self._seconds)
         if ordered:
             p50, p95 = (ordered[min(len(ordered) - 1, int(len(ordered) * part))] for part in (0.5, 0.95))
             rows.append(("seconds", f"p50 {p50:.4f}, p95 {p95:.4f}"))
         rows.append(("calls", str(self._calls.total())))
-        for name, count in _ranked(self._calls)[:_SHOWN_TOOLS]:
+        for name, count in _rank(self._calls)[:_SHOWN_TOOLS]:
             failed = self._failed_calls[name]
-            rows.append(("", f"{count:>7}  {word(name)}" + (f" ({failed} failed)" if failed else "")))
+            rows.append(("", f"{count:>7}  {printable_name(name)}" + (f" ({failed} failed)" if failed else "")))
         if self._slowest:
-            shown = [f"{word(name)} {seconds:.3f} s" for seconds, name in sorted(self._slowest, reverse=True)]
-            rows.append(("slowest", ", ".join(shown)))
-        for number, (said, count) in enumerate(_ranked(self._problems)[:_SHOWN]):
-            rows.append(("problems" if number == 0 else "", f"{count:>7}  {word(said)}"))
-        return [f"{name:<8}  {said}" for name, said in rows]
+            slowest = [
+                f"{printable_name(name)} {seconds:.3f} s" for seconds, name in sorted(self._slowest, reverse=True)
+            ]
+            rows.append(("slowest", ", ".join(slowest)))
+        for number, (text, count) in enumerate(_rank(self._problems)[:_SUMMARY_ROWS]):
+            rows.append(("problems" if number == 0 else "", f"{count:>7}  {printable_name(text)}"))
+        return [f"{name:<8}  {text}" for name, text in rows]
 
     def show(self) -> None:
         """On stderr."""
         print("\n".join(self.lines()), file=sys.stderr, flush=True)
 
 
-class Bar:
+class BatchProgress:
     """Progress on stderr: a bar on a terminal, else a line now and then."""
 
-    def __init__(self, summary: Summary, total: int) -> None:
+    def __init__(self, summary: BatchSummary, total: int) -> None:
         self._summary = summary
         self._total = total
-        self._before = summary.statuses.total()
-        self._began = self._said = time.monotonic()
+        self._initial_count = summary.statuses.total()
+        self._began = self._last_line_at = time.monotonic()
         columns = (BarColumn(), TextColumn("{task.completed}/{task.total}"), TextColumn("{task.fields[said]}"))
         self._bar = Progress(*columns, console=Console(stderr=True)) if sys.stderr.isatty() else None
         self._task = TaskID(0)
 
-    def __enter__(self) -> Bar:
+    def __enter__(self) -> BatchProgress:
         if self._bar is not None:
             self._bar.start()
             self._task = self._bar.add_task("", total=self._total, said="")
@@ -284,23 +286,23 @@ class Bar:
         done = self._summary.statuses.total()
         if self._bar is not None:
             self._bar.update(self._task, completed=done, said=self._state())
-        elif time.monotonic() - self._said >= _LINE_SECONDS:
-            self._said = time.monotonic()
+        elif time.monotonic() - self._last_line_at >= _LINE_SECONDS:
+            self._last_line_at = time.monotonic()
             print(f"toolfold: {done} of {self._total} programs, {self._state()}", file=sys.stderr, flush=True)
 
     def _state(self) -> str:
         done = self._summary.statuses.total()
-        rate = (done - self._before) / max(time.monotonic() - self._began, 1e-6)
-        left = (self._total - done) / rate if rate else 0.0
-        return f"{rate:.0f}/s, {_time(left)} left, {_counted(self._summary.statuses)}"
+        rate = (done - self._initial_count) / max(time.monotonic() - self._began, 1e-6)
+        remaining_seconds = (self._total - done) / rate if rate else 0.0
+        return f"{rate:.0f}/s, {_time(remaining_seconds)} left, {_format_counts(self._summary.statuses)}"
 
 
-def _counted(counts: Counter[str]) -> str:
-    return ", ".join(f"{count} {name}" for name, count in _ranked(counts)) or "none yet"
+def _format_counts(counts: Counter[str]) -> str:
+    return ", ".join(f"{count} {name}" for name, count in _rank(counts)) or "none yet"
 
 
-def _ranked(counts: Counter[str]) -> list[tuple[str, int]]:
-    return sorted(counts.items(), key=lambda one: (-one[1], one[0]))
+def _rank(counts: Counter[str]) -> list[tuple[str, int]]:
+    return sorted(counts.items(), key=lambda pair: (-pair[1], pair[0]))
 
 
 def _time(seconds: float) -> str:
@@ -326,38 +328,40 @@ class BatchOptions:
 def run_batch(options: BatchOptions) -> int:
     """Run what has no result yet, and return the exit code: 0 if every program has one."""
     config = nearest_config(options.config)
-    limits = limits_for(options.timeout_seconds, as_json=True, usual=config.program_limits if config else None)
+    limits = limits_for(options.timeout_seconds, as_json=True, default_limits=config.program_limits if config else None)
     if options.out.exists() and options.programs.exists() and options.out.samefile(options.programs):
         raise UsageError(f"--out is the file of programs, {str(options.out)!r}; name another")
     programs = Programs(options.programs, limits)
     with open_results(options.out) as results:
-        summary, done = _earlier(results, programs)
+        summary, done = _read_results(results, programs)
         if len(done) < len(programs.ids):
             with stdout_to_stderr():
                 # A batch is thousands of programs: they are in the ledger only where somebody says so.
-                written = config is not None and bool(config.ledger.model_fields_set)
-                ledger = open_for_command(options.ledger or (None if written else "memory"), config)
-                made = partial(
+                has_configured_ledger = config is not None and bool(config.ledger.model_fields_set)
+                ledger = open_for_command(options.ledger or (None if has_configured_ledger else "memory"), config)
+                make_runtime = partial(
                     # Any of the programs may mean a server's tool.
-                    configured(config, "tools", Runtime), tools=load_tools(options.tools),
-                    **chosen_engine(config, engine=options.engine, isolation=None, address=options.address),
+                    runtime_factory(config, "tools", Runtime), tools=load_tools(options.tools),
+                    **choose_engine(config, engine=options.engine, isolation=None, address=options.address),
                     limits=limits, ledger=ledger,
                     door="cli",
                 )  # fmt: skip
-                code = until_stopped(_run(made, ledger, programs, results, summary, done, options.in_flight))
+                code = run_until_stopped(
+                    _run(make_runtime, ledger, programs, results, summary, done, options.in_flight)
+                )
         else:
             code = Exit.FINISHED
     summary.show()
-    left = len(programs.ids) - summary.statuses.total()
-    if left:
-        said = f"{left} of {len(programs.ids)} programs have no result yet; start the command again to go on"
-        print(f"toolfold: {said}", file=sys.stderr)
+    remaining = len(programs.ids) - summary.statuses.total()
+    if remaining:
+        message = f"{remaining} of {len(programs.ids)} programs have no result yet; start the command again to go on"
+        print(f"toolfold: {message}", file=sys.stderr)
     return code
 
 
-def _earlier(results: Results, programs: Programs) -> tuple[Summary, set[str]]:
-    summary, done = Summary(), set[str]()
-    for result in results.earlier():
+def _read_results(results: Results, programs: Programs) -> tuple[BatchSummary, set[str]]:
+    summary, done = BatchSummary(), set[str]()
+    for result in results.read_existing():
         if result["id"] in programs.ids and result["id"] not in done:
             done.add(result["id"])
             summary.add(result)
@@ -365,16 +369,16 @@ def _earlier(results: Results, programs: Programs) -> tuple[Summary, set[str]]:
 
 
 async def _run(
-    made: Callable[[], Runtime], ledger: Ledger, programs: Programs, results: Results, summary: Summary,
+    make_runtime: Callable[[], Runtime], ledger: Ledger, programs: Programs, results: Results, summary: BatchSummary,
     done: set[str], in_flight: int | None,
 ) -> int:  # fmt: skip
     try:
-        async with made() as runtime:
-            with Bar(summary, len(programs.ids)) as bar:
+        async with make_runtime() as runtime:
+            with BatchProgress(summary, len(programs.ids)) as bar:
                 async with aclosing(runtime.map(programs.items(done), in_flight=in_flight)) as outcomes:
-                    async for one in outcomes:
-                        results.add(one.tag, one.outcome)
-                        summary.add({"id": one.tag, **one.outcome.to_dict()})
+                    async for result in outcomes:
+                        results.add(result.tag, result.outcome)
+                        summary.add({"id": result.tag, **result.outcome.to_dict()})
                         bar.advance()
     finally:
         await ledger.close()

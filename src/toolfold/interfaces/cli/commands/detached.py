@@ -1,4 +1,4 @@
-"""`toolfold run --detach`: a process of its own that runs one program, and leaves when that has ended.
+"""Detached runs: `toolfold run --detach` starts a process that runs one program and exits when it has ended.
 
 1. The ledger is the only way between it and the commands that wait: output, questions, answers, and the word to stop.
 2. A file in the state folder says how the program was started. The process holds a lock on it, so who finds it unlocked
@@ -29,7 +29,7 @@ from toolfold.execution.history import end_recorded
 from toolfold.interfaces.cli.inputs import RunOptions
 from toolfold.interfaces.cli.load_tools import load_apis, load_tools
 from toolfold.interfaces.cli.process import Exit, exit_of_error, exit_of_status, run_to_end
-from toolfold.interfaces.cli.setup import chosen_engine, configured, nearest_config, open_for_command
+from toolfold.interfaces.cli.setup import choose_engine, nearest_config, open_for_command, runtime_factory
 from toolfold.ledger.listing import changes_of
 from toolfold.ledger.remote_approval import DecisionStore, LedgerApproval
 from toolfold.models import NOTHING_RAN, File, Limits, Outcome
@@ -47,7 +47,7 @@ _RETRY_SECONDS: Final = 0.5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Order:
+class DetachedJob:
     """One program to run, or to go on with."""
 
     execution_id: str
@@ -58,50 +58,50 @@ class Order:
     is_new: bool = True
 
 
-def leave_behind(options: RunOptions, text: str, files: Sequence[File], limits: Limits) -> int:
+def start_detached(options: RunOptions, text: str, files: Sequence[File], limits: Limits) -> int:
     """Start it, print the id to wait for, and return the exit code."""
     if options.out is not None or options.as_json:
-        given = "--out" if options.out is not None else "--json"
-        raise UsageError(f"{given} is for the outcome; give it to 'toolfold runs wait'")
+        option = "--out" if options.out is not None else "--json"
+        raise UsageError(f"{option} is for the outcome; give it to 'toolfold runs wait'")
     if options.ledger == "memory":
         raise UsageError("--detach needs a ledger that outlives this command; --ledger memory does not")
-    order = Order(
+    job = DetachedJob(
         execution_id=secrets.token_hex(8), options=_absolute(options), text=text, files=tuple(files), limits=limits
     )
-    said = start(order)
-    if said["text"]:
-        print(said["text"], end="", file=sys.stderr)
+    report = start(job)
+    if report["text"]:
+        print(report["text"], end="", file=sys.stderr)
     else:
-        print(order.execution_id)
-    return int(said["code"])
+        print(job.execution_id)
+    return int(report["code"])
 
 
 # Any: JSON values.
-def start(order: Order) -> dict[str, Any]:
+def start(job: DetachedJob) -> dict[str, Any]:
     """A process for it; what became of its start: `text` says why there is none, with its exit `code`."""
-    reads, writes = os.pipe()
+    read_fd, write_fd = os.pipe()
     sys.stdout.flush()
     sys.stderr.flush()
     # Forked before any tool is loaded and any thread begun, so the child is as good as new.
     if os.fork() == 0:
-        os.close(reads)
-        _be_alone(order, writes)
-    os.close(writes)
-    with os.fdopen(reads, "rb") as opened:
-        said = opened.read()
+        os.close(read_fd)
+        _run_in_child(job, write_fd)
+    os.close(write_fd)
+    with os.fdopen(read_fd, "rb") as pipe:
+        data = pipe.read()
     return (
-        json.loads(said) if said else {"text": "toolfold: the process for the program broke\n", "code": Exit.INTERNAL}
+        json.loads(data) if data else {"text": "toolfold: the process for the program broke\n", "code": Exit.INTERNAL}
     )
 
 
 # Any: JSON values.
-def go_on(execution_id: str, text: str, limits: Limits) -> dict[str, Any]:
+def restart(execution_id: str, text: str, limits: Limits) -> dict[str, Any]:
     """Another process for a program whose own is gone; as `start`."""
     options = _options(json.loads(_path(execution_id).read_bytes()))
-    return start(Order(execution_id=execution_id, options=options, text=text, limits=limits, is_new=False))
+    return start(DetachedJob(execution_id=execution_id, options=options, text=text, limits=limits, is_new=False))
 
 
-def is_left_alone(execution_id: str) -> bool:
+def is_orphaned(execution_id: str) -> bool:
     """Whether it was detached, and its process is gone."""
     try:
         handle = os.open(_path(execution_id), os.O_RDWR | os.O_CLOEXEC)
@@ -129,15 +129,15 @@ def forget(execution_id: str) -> None:
 # in the process of its own
 
 
-def _be_alone(order: Order, writes: int) -> None:
+def _run_in_child(job: DetachedJob, write_fd: int) -> None:
     code = Exit.INTERNAL
     try:
         os.setsid()
-        nowhere = os.open(os.devnull, os.O_RDWR)
+        null_device = os.open(os.devnull, os.O_RDWR)
         for handle in (0, 1, 2):
-            os.dup2(nowhere, handle)
+            os.dup2(null_device, handle)
         signal.signal(signal.SIGHUP, signal.SIG_IGN)
-        _serve(order, _Starter(writes))
+        _serve(job, _Starter(write_fd))
         code = Exit.FINISHED
     finally:
         os._exit(code)
@@ -146,41 +146,41 @@ def _be_alone(order: Order, writes: int) -> None:
 class _Starter:
     """Whoever started us waits until it is told something, once."""
 
-    def __init__(self, writes: int) -> None:
-        self._writes: int | None = writes
+    def __init__(self, write_fd: int) -> None:
+        self._write_fd: int | None = write_fd
 
     def tell(self, text: str, code: int) -> None:
         """Why there is no process, or nothing; what comes later goes nowhere."""
-        if self._writes is None:
+        if self._write_fd is None:
             return
         with suppress(OSError):
-            os.write(self._writes, json.dumps({"text": text, "code": int(code)}).encode())
-            os.close(self._writes)
-        self._writes = None
+            os.write(self._write_fd, json.dumps({"text": text, "code": int(code)}).encode())
+            os.close(self._write_fd)
+        self._write_fd = None
 
     def tell_error(self, error: ToolfoldError) -> None:
         """The same of an exception."""
         self.tell(f"toolfold: {' '.join(str(error).split())}\n", exit_of_error(error))
 
 
-def _serve(order: Order, starter: _Starter) -> None:
+def _serve(job: DetachedJob, starter: _Starter) -> None:
     try:
-        lock = _lock(order)
+        lock = _lock(job)
         if lock is None:
             starter.tell("", Exit.OPEN)  # another process was faster
             return
-        config = nearest_config(order.options.config)
-        made, ledger = _runtime_for(order, config)
-        run_to_end(_run(order, made, ledger, starter))
+        config = nearest_config(job.options.config)
+        make_runtime, ledger = _runtime_for(job, config)
+        run_to_end(_run(job, make_runtime, ledger, starter))
         del lock
     except ToolfoldError as error:
         starter.tell_error(error)
-        if order.is_new:
-            forget(order.execution_id)
+        if job.is_new:
+            forget(job.execution_id)
 
 
-def _lock(order: Order) -> int | None:
-    path = _path(order.execution_id)
+def _lock(job: DetachedJob) -> int | None:
+    path = _path(job.execution_id)
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
@@ -192,14 +192,14 @@ def _lock(order: Order) -> int | None:
         os.close(handle)
         reason = (error.strerror or "unknown reason").lower()
         raise UsageError(f"the state folder cannot be locked: {reason}; set XDG_STATE_HOME to a local disk") from error
-    if order.is_new:
-        os.write(handle, json.dumps({**asdict(order.options), "cwd": str(Path.cwd())}, default=str).encode())
+    if job.is_new:
+        os.write(handle, json.dumps({**asdict(job.options), "cwd": str(Path.cwd())}, default=str).encode())
     return handle
 
 
-def _runtime_for(order: Order, config: Config | None) -> tuple[Callable[..., Runtime], Ledger]:
-    options = order.options
-    chosen = chosen_engine(
+def _runtime_for(job: DetachedJob, config: Config | None) -> tuple[Callable[..., Runtime], Ledger]:
+    options = job.options
+    engine_arguments = choose_engine(
         config, engine=options.engine, isolation=options.isolation, warm=1,
         accept_no_isolation=options.accept_no_isolation,
     )  # fmt: skip
@@ -214,65 +214,65 @@ def _runtime_for(order: Order, config: Config | None) -> tuple[Callable[..., Run
         from toolfold.interfaces.cli.approval import approve_at_terminal  # noqa: PLC0415
 
         approve = approve_at_terminal(is_yes=True)
-    made = partial(
-        configured(config, order.text, Runtime), tools=tools, **chosen, limits=order.limits,
+    make_runtime = partial(
+        runtime_factory(config, job.text, Runtime), tools=tools, **engine_arguments, limits=job.limits,
         ledger=_PatientLedger(ledger), door="cli", approve=approve,
     )  # fmt: skip
-    return made, ledger
+    return make_runtime, ledger
 
 
-async def _run(order: Order, made: Callable[..., Runtime], ledger: Ledger, starter: _Starter) -> None:
-    loop, execution_id = asyncio.get_running_loop(), order.execution_id
+async def _run(job: DetachedJob, make_runtime: Callable[..., Runtime], ledger: Ledger, starter: _Starter) -> None:
+    loop, execution_id = asyncio.get_running_loop(), job.execution_id
     task = asyncio.current_task()
     assert task is not None
     # The machine goes down: the record stays open, and whoever waits for it goes on with it. Nobody sits at a terminal
     # of this process, so an interrupt asks for no more than that.
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, task.cancel)
-    begun = asyncio.Event()
+    start_event = asyncio.Event()
 
     def listen(event: RuntimeEvent) -> None:
         if isinstance(event, ProgramBegan):
-            begun.set()
+            start_event.set()
 
     try:
-        async with made(listeners=[listen]) as runtime:
-            execution = await _begin(order, runtime)
-            ending = asyncio.ensure_future(execution.wait())
-            beginning = asyncio.ensure_future(begun.wait())
-            await asyncio.wait([ending, beginning], return_when=asyncio.FIRST_COMPLETED)
-            beginning.cancel()
-            if ending.done() and _is_refused(ending, starter):
+        async with make_runtime(listeners=[listen]) as runtime:
+            execution = await _begin(job, runtime)
+            end_task = asyncio.ensure_future(execution.wait())
+            start_task = asyncio.ensure_future(start_event.wait())
+            await asyncio.wait([end_task, start_task], return_when=asyncio.FIRST_COMPLETED)
+            start_task.cancel()
+            if end_task.done() and _is_refused(end_task, starter):
                 forget(execution_id)
                 return
             await ledger.flush(execution_id)
             starter.tell("", Exit.FINISHED)
-            await _to_the_end(execution, ending, ledger)
-            await _until_written(ledger, execution_id)
+            await _wait_for_end(execution, end_task, ledger)
+            await _wait_until_written(ledger, execution_id)
             forget(execution_id)
     except Fenced:
         return  # another process has it, or has ended it
     except ToolfoldError as error:
         starter.tell_error(error)
-        if order.is_new or begun.is_set():
+        if job.is_new or start_event.is_set():
             await _end(ledger, execution_id)
             forget(execution_id)
     finally:
         await ledger.close()
 
 
-async def _begin(order: Order, runtime: Runtime) -> BackgroundExecution:
-    if not order.is_new:
-        return await runtime.attach(order.execution_id)
+async def _begin(job: DetachedJob, runtime: Runtime) -> BackgroundExecution:
+    if not job.is_new:
+        return await runtime.attach(job.execution_id)
     return await runtime.start(
-        order.text, background=True, execution_id=order.execution_id, files=order.files, limits=order.limits
+        job.text, background=True, execution_id=job.execution_id, files=job.files, limits=job.limits
     )
 
 
 # Any: whatever it is waited for.
-def _is_refused(ending: asyncio.Future[Any], starter: _Starter) -> bool:
+def _is_refused(end_task: asyncio.Future[Any], starter: _Starter) -> bool:
     """Whether nothing ran; the problem says why."""
-    step = ending.result()
+    step = end_task.result()
     if not isinstance(step, Outcome) or step.status not in NOTHING_RAN:
         return False
     starter.tell(f"{step.problem}\n", exit_of_status(step.status))
@@ -285,12 +285,12 @@ async def _end(ledger: Ledger, execution_id: str) -> None:
         try:
             await end_recorded(ledger, execution_id, "failed")
         except LedgerFailed:
-            await _until_written(ledger, execution_id)
+            await _wait_until_written(ledger, execution_id)
         else:
-            return await _until_written(ledger, execution_id)
+            return await _wait_until_written(ledger, execution_id)
 
 
-async def _until_written(ledger: Ledger, execution_id: str) -> None:
+async def _wait_until_written(ledger: Ledger, execution_id: str) -> None:
     """All that was noted of it so far, however long that takes."""
     while True:
         try:
@@ -313,9 +313,9 @@ class _PatientLedger:
 
     def secure(self, execution_id: str, *entries: Entry, epoch: int = 0) -> Awaitable[None] | None:
         waits = self._ledger.secure(execution_id, *entries, epoch=epoch)
-        return None if waits is None else self._secured(execution_id, waits)
+        return None if waits is None else self._wait_secured(execution_id, waits)
 
-    async def _secured(self, execution_id: str, waits: Awaitable[None]) -> None:
+    async def _wait_secured(self, execution_id: str, waits: Awaitable[None]) -> None:
         while True:
             try:
                 return await waits
@@ -327,28 +327,28 @@ class _PatientLedger:
         try:
             await self._ledger.finish(execution_id, outcome, epoch=epoch, wait=wait)
         except LedgerFailed:
-            await _until_written(self._ledger, execution_id)  # it is kept, too
+            await _wait_until_written(self._ledger, execution_id)  # it is kept, too
 
 
 # Any: whatever it is waited for.
-async def _to_the_end(execution: BackgroundExecution, ending: asyncio.Future[Any], ledger: Ledger) -> None:
-    reading = asyncio.ensure_future(_read_along(execution))
-    obeying = asyncio.ensure_future(_obey(execution, ledger))
+async def _wait_for_end(execution: BackgroundExecution, end_task: asyncio.Future[Any], ledger: Ledger) -> None:
+    output_task = asyncio.ensure_future(_drain_output(execution))
+    cancel_task = asyncio.ensure_future(_watch_for_cancel(execution, ledger))
     try:
-        await ending
+        await end_task
     finally:
-        for task in (reading, obeying):
+        for task in (output_task, cancel_task):
             task.cancel()
-        await asyncio.wait([reading, obeying])
+        await asyncio.wait([output_task, cancel_task])
 
 
-async def _read_along(execution: BackgroundExecution) -> None:
+async def _drain_output(execution: BackgroundExecution) -> None:
     """So that the guest hands over what it prints, and it is on record for those who wait."""
     async for _ in execution.output():
         pass
 
 
-async def _obey(execution: BackgroundExecution, ledger: Ledger) -> None:
+async def _watch_for_cancel(execution: BackgroundExecution, ledger: Ledger) -> None:
     # Every ledger of ours carries decisions.
     decisive: DecisionStore = ledger  # type: ignore[assignment]
     async for story in changes_of(ledger, execution.id):
@@ -391,8 +391,8 @@ def _absolute(options: RunOptions) -> RunOptions:
 
 
 # Any: JSON values.
-def _options(kept: dict[str, Any]) -> RunOptions:
-    os.chdir(kept.pop("cwd"))
-    lists = {key: tuple(value) for key, value in kept.items() if isinstance(value, list)}
-    paths = {key: Path(kept[key]) for key in ("out", "config") if kept[key] is not None}
-    return RunOptions(**{**kept, **lists, **paths})
+def _options(values: dict[str, Any]) -> RunOptions:
+    os.chdir(values.pop("cwd"))
+    lists = {key: tuple(value) for key, value in values.items() if isinstance(value, list)}
+    paths = {key: Path(values[key]) for key in ("out", "config") if values[key] is not None}
+    return RunOptions(**{**values, **lists, **paths})

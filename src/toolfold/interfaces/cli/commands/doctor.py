@@ -35,7 +35,9 @@ def _library_sets(config: Config) -> dict[str, str]:
     # Imported here: most configs have none.
     from toolfold.config.library_sets import set_states  # noqa: PLC0415
 
-    return {name: f"{one.text}; {', '.join(one.requirement.packages)}" for name, one in set_states(config).items()}
+    return {
+        name: f"{state.text}; {', '.join(state.requirement.packages)}" for name, state in set_states(config).items()
+    }
 
 
 def diagnose_cluster(address: str | None, *, as_json: bool, required: Isolation) -> int:
@@ -44,21 +46,24 @@ def diagnose_cluster(address: str | None, *, as_json: bool, required: Isolation)
     from toolfold.engines.ray.cluster import examine_nodes  # noqa: PLC0415
 
     path = find_config()
-    written = load_config(path).ray.address if path is not None else "auto"
-    found = examine_nodes(address or written, required)
+    configured_address = load_config(path).ray.address if path is not None else "auto"
+    diagnoses = examine_nodes(address or configured_address, required)
     console = Console(soft_wrap=True, highlight=False, markup=False)
     if as_json:
-        said = {place: {"error": one} if isinstance(one, str) else asdict(one) for place, one in found.items()}
-        console.out(json.dumps(said, indent=2))
+        report = {
+            node: {"error": diagnosis} if isinstance(diagnosis, str) else asdict(diagnosis)
+            for node, diagnosis in diagnoses.items()
+        }
+        console.out(json.dumps(report, indent=2))
     else:
-        for place, one in found.items():
-            console.print(f"node {place}")
-            if isinstance(one, str):
-                console.print(f"CANNOT RUN PROGRAMS: {one}")
+        for node, diagnosis in diagnoses.items():
+            console.print(f"node {node}")
+            if isinstance(diagnosis, str):
+                console.print(f"CANNOT RUN PROGRAMS: {diagnosis}")
             else:
-                print_diagnosis(one, console)
+                print_diagnosis(diagnosis, console)
             console.print()
-    is_good = all(not isinstance(one, str) and one.ok for one in found.values())
+    is_good = all(not isinstance(diagnosis, str) and diagnosis.ok for diagnosis in diagnoses.values())
     return Exit.FINISHED if is_good else Exit.NO_ISOLATION
 
 

@@ -1,4 +1,4 @@
-"""`toolfold init`: writes a commented `toolfold.yaml` from the MCP servers that other clients know."""
+"""Init command: `toolfold init` writes a commented `toolfold.yaml` from the MCP servers of other clients."""
 
 import os
 import shlex
@@ -61,7 +61,7 @@ def init_command(folder: Path, *, force: bool = False) -> int:
             f"{len(servers):,} servers do not fit into the {MAX_BYTES:,} bytes that a {FILE_NAME} may have; "
             "remove some of them from the files of your clients"
         )
-    kept = _set_aside(path) if path.exists() and (force or _may_replace(path)) else None
+    backup = _back_up(path) if path.exists() and (force or _may_replace(path)) else None
     try:
         # May hold an address or a path that is nobody else's business.
         with open(path, "x", encoding="utf-8", opener=_private) as file:
@@ -73,8 +73,8 @@ def init_command(folder: Path, *, force: bool = False) -> int:
         raise UsageError(f"{display_path(path)!r} cannot be written: {reason}") from None
     count = f"{len(servers) or 'no'} server{'' if len(servers) == 1 else 's'}"
     typer.echo(f"wrote {display_path(path)} with {count}")
-    if kept is not None:
-        typer.echo(f"the file that was there is kept as {display_path(kept)}")
+    if backup is not None:
+        typer.echo(f"the file that was there is kept as {display_path(backup)}")
     width = max((len(one_line(server.found.name)) for server in servers), default=0)
     for server in servers:
         typer.echo(f"  {one_line(server.found.name):<{width}}  from {server.found.place.partition(': ')[0]}")
@@ -115,14 +115,14 @@ def _may_replace(path: Path) -> bool:
     return typer.confirm(f"{display_path(path)} exists; replace it and keep the old one as {path.name}.bak?")
 
 
-def _set_aside(path: Path) -> Path:
-    kept = path.with_name(f"{path.name}.bak")
+def _back_up(path: Path) -> Path:
+    backup = path.with_name(f"{path.name}.bak")
     try:
-        os.replace(path, kept)
+        os.replace(path, backup)
     except OSError as error:
         reason = (error.strerror or "unknown reason").lower()
         raise UsageError(f"{display_path(path)!r} cannot be renamed: {reason}") from None
-    return kept
+    return backup
 
 
 def _tell_replaced(servers: Sequence[ServerEntry]) -> None:
@@ -187,7 +187,7 @@ _Dumper.add_representer(str, _represent)
 
 def _servers(folder: Path) -> tuple[list[ServerEntry], list[str]]:
     """Each server once, the nearest file first; and what could not be read or used."""
-    found: dict[str, ClientServer] = {}
+    servers_by_name: dict[str, ClientServer] = {}
     left_out = []
     for path in client_files(folder):
         try:
@@ -197,11 +197,11 @@ def _servers(folder: Path) -> tuple[list[ServerEntry], list[str]]:
             continue
         left_out += [*read.mistakes, *read.disabled]
         for server in read.found:
-            found.setdefault(server.name, server)
-    left_out += _without_namesakes(found)
-    writer = ConfigWriter(found.values())
+            servers_by_name.setdefault(server.name, server)
+    left_out += _drop_namesakes(servers_by_name)
+    writer = ConfigWriter(servers_by_name.values())
     servers = []
-    for server in found.values():
+    for server in servers_by_name.values():
         try:
             servers.append(writer.write(server))
         except UsageError as error:
@@ -209,15 +209,15 @@ def _servers(folder: Path) -> tuple[list[ServerEntry], list[str]]:
     return servers, left_out
 
 
-def _without_namesakes(found: dict[str, ClientServer]) -> list[str]:
+def _drop_namesakes(servers_by_name: dict[str, ClientServer]) -> list[str]:
     """Take out servers whose tools another one has the names for already; what to say of them."""
-    said, first = [], dict[str, str]()
-    for name, server in list(found.items()):
+    messages, first = [], dict[str, str]()
+    for name, server in list(servers_by_name.items()):
         other = first.setdefault(plain_name(name), name)
         if other != name:
-            said.append(f"{server.place}: tools of {other!r} would have the same names; rename one of the two")
-            del found[name]
-    return said
+            messages.append(f"{server.place}: tools of {other!r} would have the same names; rename one of the two")
+            del servers_by_name[name]
+    return messages
 
 
 def _private(path: str, flags: int) -> int:

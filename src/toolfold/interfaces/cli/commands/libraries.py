@@ -41,14 +41,16 @@ def _sync(
     from toolfold.config.library_sets import lock_of, requested_sets  # noqa: PLC0415
     from toolfold.libraries import sync  # noqa: PLC0415
 
-    found = _config(config)
-    wanted = requested_sets(found)
-    if not wanted:
+    loaded_config = _config(config)
+    requirements = requested_sets(loaded_config)
+    if not requirements:
         raise UsageError("the config lists no packages; add them as libraries: {packages: [networkx]}")
-    lock = lock_of(found)
-    for one in sync(wanted, lock, upgrade=upgrade, try_out=lambda made: _try_preload(found, made)):
-        print(f"{one.name}: {', '.join(f'{wheel.name} {wheel.version}' for wheel in one.locked.wheels)}")
-        for note in one.notes:
+    lock = lock_of(loaded_config)
+    for synced_set in sync(
+        requirements, lock, upgrade=upgrade, try_out=lambda installed_set: _try_preload(loaded_config, installed_set)
+    ):
+        print(f"{synced_set.name}: {', '.join(f'{wheel.name} {wheel.version}' for wheel in synced_set.locked.wheels)}")
+        for note in synced_set.notes:
             print(f"  note: {note}")
     print(f"locked in {lock.name}; programs of servers that run already see it after a restart")
     return Exit.FINISHED
@@ -68,14 +70,14 @@ def _list(
     # Any: each key has its own type.
     sets: dict[str, dict[str, Any]] = {}
     for name, state in set_states(_config(config), store).items():
-        there = state.locked if state.is_installed else None
+        installed_set = state.locked if state.is_installed else None
         wheels = () if state.locked is None else state.locked.wheels
-        by_wheel = {} if there is None else store.modules(there)
+        by_wheel = {} if installed_set is None else store.modules(installed_set)
         sets[name] = {
             "packages": list(state.requirement.packages),
             "state": state.text,
             "preload": list(state.requirement.preload),
-            "bytes": 0 if there is None else store.bytes_of(there),
+            "bytes": 0 if installed_set is None else store.bytes_of(installed_set),
             "wheels": [
                 {"name": wheel.name, "version": wheel.version, "modules": list(by_wheel.get(wheel, ()))}
                 for wheel in wheels
@@ -84,9 +86,9 @@ def _list(
     if as_json:
         print(json.dumps(sets, indent=2))
         return Exit.FINISHED
-    for name, said in sets.items():
-        print(f"{name}: {said['state']}, {said['bytes'] / 1024**2:.1f} MiB, asked for {', '.join(said['packages'])}")
-        for wheel in said["wheels"]:
+    for name, entry in sets.items():
+        print(f"{name}: {entry['state']}, {entry['bytes'] / 1024**2:.1f} MiB, asked for {', '.join(entry['packages'])}")
+        for wheel in entry["wheels"]:
             print(f"  {wheel['name']} {wheel['version']}: {', '.join(wheel['modules']) or '-'}")
     if not sets:
         print(_NONE)
@@ -100,16 +102,16 @@ def _check(config: ConfigOption = None) -> int:
     from toolfold.config.library_sets import library_sets, set_states  # noqa: PLC0415
     from toolfold.libraries import LibraryStore  # noqa: PLC0415
 
-    found, store, faults = _config(config), LibraryStore(), 0
-    states = set_states(found, store)
-    for name, one in states.items():
-        state = one.text
-        if one.locked is not None and one.is_installed and not store.is_sound(one.locked):
-            state = "changed on disk since it was installed; remove its folder and run 'toolfold libraries sync'"
-        faults += state != "installed"
-        print(f"{name}: {state}")
-    for made in library_sets(found):
-        for module, reason in asyncio.run(_import_all(found, made)).items():
+    loaded_config, store, faults = _config(config), LibraryStore(), 0
+    states = set_states(loaded_config, store)
+    for name, state in states.items():
+        text = state.text
+        if state.locked is not None and state.is_installed and not store.is_sound(state.locked):
+            text = "changed on disk since it was installed; remove its folder and run 'toolfold libraries sync'"
+        faults += text != "installed"
+        print(f"{name}: {text}")
+    for installed_set in library_sets(loaded_config):
+        for module, reason in asyncio.run(_import_all(loaded_config, installed_set)).items():
             faults += bool(reason)
             print(f"  import {module}: {reason or 'works'}")
     if not states:
@@ -118,34 +120,34 @@ def _check(config: ConfigOption = None) -> int:
 
 
 def _config(path: Path | None) -> Config:
-    found = nearest_config(path)
-    if found is None:
+    config = nearest_config(path)
+    if config is None:
         raise UsageError("no toolfold.yaml from here upwards; 'toolfold init' writes one")
-    return found
+    return config
 
 
-def _try_preload(config: Config, made: InstalledSet) -> None:
+def _try_preload(config: Config, installed_set: InstalledSet) -> None:
     """What cannot be preloaded would stop every program of the set, so it is not taken."""
-    if made.preload:
+    if installed_set.preload:
         try:
-            asyncio.run(_run(config, made, [f"import {made.preload[0]}"]))
+            asyncio.run(_run(config, installed_set, [f"import {installed_set.preload[0]}"]))
         except EngineUnavailable as error:
             # Elsewhere, for instance while an image is built, the jail itself may not be possible.
             if "libraries.preload" in str(error):
                 raise UsageError(str(error).partition(": ")[2]) from error
 
 
-async def _import_all(config: Config, made: InstalledSet) -> dict[str, str]:
+async def _import_all(config: Config, installed_set: InstalledSet) -> dict[str, str]:
     """Why each module of the packages that were asked for cannot be imported; empty if it can."""
-    problems = await _run(config, made, [f"import {module}" for module in made.offers])
-    return dict(zip(made.offers, problems, strict=True))
+    problems = await _run(config, installed_set, [f"import {module}" for module in installed_set.offers])
+    return dict(zip(installed_set.offers, problems, strict=True))
 
 
-async def _run(config: Config, made: InstalledSet, texts: Sequence[str]) -> list[str]:
+async def _run(config: Config, installed_set: InstalledSet, texts: Sequence[str]) -> list[str]:
     from toolfold.runtime import Runtime  # noqa: PLC0415 - start-up time
 
     # Any: each option has its own type.
-    options: dict[str, Any] = {"library_sets": [made], "isolation": config.isolation}
+    options: dict[str, Any] = {"library_sets": [installed_set], "isolation": config.isolation}
     if config.isolation == "none":
         options["accept_no_isolation"] = True  # whoever wrote the config did
     problems = []
@@ -190,14 +192,14 @@ def _rekey(
     # Imported here: `--help` starts without SQLite.
     from toolfold.ledger.open import rekey_ledger  # noqa: PLC0415
 
-    done = rekey_ledger(*_place(ledger, config), new_key)
-    noun = "execution" if done.executions == 1 else "executions"
-    what = f"the old file is kept as {done.copy!r}" if done.copy else "the ledger has the new key already"
-    typer.echo(f"rekeyed {done.executions} {noun}; {what}")
+    result = rekey_ledger(*_ledger_location(ledger, config), new_key)
+    noun = "execution" if result.executions == 1 else "executions"
+    detail = f"the old file is kept as {result.copy!r}" if result.copy else "the ledger has the new key already"
+    typer.echo(f"rekeyed {result.executions} {noun}; {detail}")
     return 0
 
 
-def _place(where: str | None, path: Path | None) -> tuple[str | None, str | None]:
+def _ledger_location(where: str | None, path: Path | None) -> tuple[str | None, str | None]:
     config = nearest_config(path) if where is None else None
     if config is not None and config.ledger.model_fields_set:
         from toolfold.config.build import ledger_location  # noqa: PLC0415 - the same

@@ -24,17 +24,17 @@ if TYPE_CHECKING:
 
 
 def mcp_command(
-    config: Path | None, http: str | None, imported: list[Path], *, files: list[Path], callback: bool
+    config: Path | None, http: str | None, import_paths: list[Path], *, files: list[Path], callback: bool
 ) -> int:
     """Serve `execute_program` to an MCP client, over the servers of a config. Stdout is the protocol's."""
     logging.basicConfig(stream=sys.stderr, level=logging.WARNING, format="toolfold: %(message)s")
-    found = read_config(config, imported)
+    loaded_config = read_config(config, import_paths)
     token = os.environ.get(TOKEN_VARIABLE, "")
     address = None if http is None else parse_address(http)
     if address is not None:
         guarded(*address, token=token)
     early = _answer_early() if address is None and not callback else None
-    modules, given = _modules(found), read_files(files, found.program_limits)
+    modules, program_files = _modules(loaded_config), read_files(files, loaded_config.program_limits)
     # Imported here: mistakes are told and the first answer is given without the SDK, which takes most of the start.
     try:
         from toolfold.interfaces.mcp.setup import open_door  # noqa: PLC0415
@@ -44,7 +44,9 @@ def mcp_command(
 
     async def serve() -> None:
         # Made in here: what waits needs a running event loop.
-        door = open_door(found, modules=modules, files=given, is_alone=address is None, callback=callback)
+        door = open_door(
+            loaded_config, modules=modules, files=program_files, is_alone=address is None, callback=callback
+        )
         if address is None:
             await serve_stdio(door, early)
         else:
@@ -63,18 +65,18 @@ def _answer_early() -> EarlyAnswers | None:
     return answers
 
 
-def read_config(path: Path | None, imported: list[Path]) -> Config:
+def read_config(path: Path | None, import_paths: list[Path]) -> Config:
     """The config with the servers of other clients' files; of two with one name the config's own counts."""
     path = path or find_config()
-    if path is None and not imported:
+    if path is None and not import_paths:
         raise UsageError("no toolfold.yaml here or above; write one with 'toolfold init', or name one with --config")
     config = Config() if path is None else load_config(path)
     servers = {server.name: server for server in config.servers}
     left_out: dict[str, str] = {}
-    for one in imported:
-        for server in import_servers(one, left_out=left_out):
+    for client_file in import_paths:
+        for server in import_servers(client_file, left_out=left_out):
             servers.setdefault(server.name, server)
-    left_out = {name: why for name, why in left_out.items() if name not in servers}
+    left_out = {name: reason for name, reason in left_out.items() if name not in servers}
     return with_left_out(config.model_copy(update={"servers": tuple(servers.values())}), left_out)
 
 

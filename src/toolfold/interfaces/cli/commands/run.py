@@ -1,4 +1,4 @@
-"""`toolfold run`: inputs in, one program run, its outcome rendered; signals stop the program."""
+"""Run command: `toolfold run` reads its inputs, runs one program and prints the outcome."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from toolfold.errors import UsageError
 from toolfold.interfaces.cli.inputs import RunOptions, limits_for, read_files, read_program, with_limits
 from toolfold.interfaces.cli.output import prepare_folder, save_files
 from toolfold.interfaces.cli.process import Exit, exit_of_status
-from toolfold.interfaces.cli.setup import chosen_engine, configured, nearest_config
+from toolfold.interfaces.cli.setup import choose_engine, nearest_config, runtime_factory
 from toolfold.models import CallRecord, File, Limits, Outcome
 
 if TYPE_CHECKING:
@@ -28,31 +28,31 @@ if TYPE_CHECKING:
 
 def run_program(options: RunOptions, open_runtime: Callable[..., Runtime] | None = None) -> int:
     """Run it, print it, and return the exit code."""
-    order = _order(options)
-    text, files, limits = order.text, order.files, order.limits
+    setup = _prepare(options)
+    text, files, limits = setup.text, setup.files, setup.limits
     if options.detach:
         # Imported here: hardly any run is left behind.
-        from toolfold.interfaces.cli.commands.detached import leave_behind  # noqa: PLC0415
+        from toolfold.interfaces.cli.commands.detached import start_detached  # noqa: PLC0415
 
-        return leave_behind(options, text, files, limits)
+        return start_detached(options, text, files, limits)
     if options.out is not None:
         prepare_folder(options.out)
-    with _sandbox_ahead(order, is_wanted=open_runtime is None):
+    with _early_sandbox(setup, is_enabled=open_runtime is None):
         # Imported here: the sandbox is being built meanwhile.
         from toolfold.interfaces.cli.load_tools import load_apis, load_tools  # noqa: PLC0415
-        from toolfold.interfaces.cli.process import until_stopped  # noqa: PLC0415
+        from toolfold.interfaces.cli.process import run_until_stopped  # noqa: PLC0415
         from toolfold.interfaces.cli.setup import open_for_command  # noqa: PLC0415
         from toolfold.interfaces.cli.terminal import is_live  # noqa: PLC0415
         from toolfold.runtime import Runtime  # noqa: PLC0415
 
         with stdout_to_stderr() as stdout:
             tools = [*load_tools(options.tools), *load_apis(options.apis)]
-            ledger = open_for_command(options.ledger, order.config)
-            made = partial(
-                configured(order.config, text, open_runtime or Runtime),
+            ledger = open_for_command(options.ledger, setup.config)
+            make_runtime = partial(
+                runtime_factory(setup.config, text, open_runtime or Runtime),
                 tools=tools,
-                **order.engine,
-                **approvals(order.config, options, ledger),
+                **setup.engine,
+                **approvals(setup.config, options, ledger),
                 limits=limits,
                 ledger=ledger,
                 door="cli",
@@ -60,11 +60,13 @@ def run_program(options: RunOptions, open_runtime: Callable[..., Runtime] | None
                 telemetry="opentelemetry" in sys.modules,
             )
             live = stdout if is_live(stdout, as_json=options.as_json) else None
-            outcome = until_stopped(_run_once(made, ledger, options, live, text, files=files, limits=limits))
+            outcome = run_until_stopped(
+                _run_once(make_runtime, ledger, options, live, text, files=files, limits=limits)
+            )
         return outcome if isinstance(outcome, int) else finish(outcome, options)
 
 
-class _Order(NamedTuple):
+class _RunSetup(NamedTuple):
     """What the options and the config come to."""
 
     config: Config | None
@@ -75,89 +77,89 @@ class _Order(NamedTuple):
     files: tuple[File, ...]
 
 
-def _order(options: RunOptions) -> _Order:
+def _prepare(options: RunOptions) -> _RunSetup:
     if (options.code is None) == (not options.program):
         raise UsageError("one program is needed: name a file, `-` for stdin, or write it after -c")
     config = nearest_config(options.config)
     if options.is_verbose:
         logging.getLogger("toolfold").setLevel(logging.INFO)
     # One program is run, so no guest needs to wait for the next.
-    chosen = chosen_engine(
+    engine_arguments = choose_engine(
         config, engine=options.engine, isolation=options.isolation, address=options.address, warm=1,
         accept_no_isolation=options.accept_no_isolation,
     )  # fmt: skip
-    if chosen["engine_options"].get("isolation") == "none" and not options.accept_no_isolation:
+    if engine_arguments["engine_options"].get("isolation") == "none" and not options.accept_no_isolation:
         raise UsageError(
             "--isolation none lets a program do anything that you can do; "
             "if you mean it, add --i-accept-that-programs-can-do-anything"
         )
-    usual = config.program_limits if config is not None else None
-    usual = with_limits(options.limits, usual)
-    limits = limits_for(options.timeout_seconds, as_json=options.as_json, usual=usual)
+    default_limits = config.program_limits if config is not None else None
+    default_limits = with_limits(options.limits, default_limits)
+    limits = limits_for(options.timeout_seconds, as_json=options.as_json, default_limits=default_limits)
     text = options.code if options.code is not None else read_program(options.program, limits)
-    return _Order(config, chosen, limits, text, read_files(options.files, limits))
+    return _RunSetup(config, engine_arguments, limits, text, read_files(options.files, limits))
 
 
 @contextmanager
-def _sandbox_ahead(order: _Order, *, is_wanted: bool) -> Iterator[None]:
+def _early_sandbox(setup: _RunSetup, *, is_enabled: bool) -> Iterator[None]:
     """The engine's sandbox, under way for as long as this lasts, where it can be begun with before the engine is."""
-    single = _launched_ahead(order.engine, order.text, order.limits) if is_wanted else None
-    if single is None:
+    sandbox = _launch_early(setup.engine, setup.text, setup.limits) if is_enabled else None
+    if sandbox is None:
         yield
         return
-    order.engine["engine_options"]["_single"] = single
+    setup.engine["engine_options"]["_single"] = sandbox
     try:
         yield
     finally:
-        single.give_up()
+        sandbox.give_up()
 
 
 # Any: each argument of the runtime has its own type.
-def _launched_ahead(chosen: dict[str, Any], text: str, limits: Limits) -> SingleUseServer | None:
+def _launch_early(engine_arguments: dict[str, Any], text: str, limits: Limits) -> SingleUseServer | None:
     """The sandbox, built while the rest is loaded, where it is the process engine without the host's libraries."""
-    options = chosen["engine_options"]
-    if chosen["engine"] != "process" or sys.platform != "linux":
+    options = engine_arguments["engine_options"]
+    if engine_arguments["engine"] != "process" or sys.platform != "linux":
         return None
     if options.get("host_libraries"):
         return None
     # Imported here: other engines do without.
-    from toolfold.interfaces.cli.fast_start import launched  # noqa: PLC0415
+    from toolfold.interfaces.cli.fast_start import take_sandbox  # noqa: PLC0415
 
-    return launched(text, limits, isolation=options["isolation"], sets=options.get("library_sets", ()))
+    return take_sandbox(text, limits, isolation=options["isolation"], sets=options.get("library_sets", ()))
 
 
 @contextmanager
 def stdout_to_stderr() -> Iterator[int]:
     """What a tool or a process of its own prints must not be taken for the program's output, which has the handle."""
     sys.stdout.flush()
-    kept = os.dup(1)
+    saved_stdout = os.dup(1)
     os.dup2(2, 1)
     try:
-        yield kept
+        yield saved_stdout
     finally:
         sys.stdout.flush()
-        os.dup2(kept, 1)
-        os.close(kept)
+        os.dup2(saved_stdout, 1)
+        os.close(saved_stdout)
 
 
 # Any: options of `Runtime.run`.
 async def _run_once(
-    made: Callable[[], Runtime], ledger: Ledger, options: RunOptions, live: int | None, text: str, **given: Any
+    factory: Callable[[], Runtime], ledger: Ledger, options: RunOptions, live: int | None, text: str, **arguments: Any
 ) -> Outcome:  # fmt: skip
     execution_id = secrets.token_hex(8)
     try:
-        async with made() as runtime:
-            given["execution_id"] = execution_id
-            given["on_call"] = show_call(always=options.is_verbose)
+        async with factory() as runtime:
+            arguments["execution_id"] = execution_id
+            arguments["on_call"] = show_call(always=options.is_verbose)
             if live is not None:
-                from toolfold.interfaces.cli.terminal import run_shown  # noqa: PLC0415 - as above
+                from toolfold.interfaces.cli.terminal import run_and_show  # noqa: PLC0415 - as above
 
-                return await run_shown(runtime, ledger, text, live, **given)
-            return await runtime.run(text, **given)
+                return await run_and_show(runtime, ledger, text, live, **arguments)
+            return await runtime.run(text, **arguments)
     except asyncio.CancelledError:
-        from toolfold.interfaces.cli.history import tell_stopped  # noqa: PLC0415 - hardly any program is stopped
+        from toolfold.interfaces.cli.history import report_stop  # noqa: PLC0415 - hardly any program is stopped
 
-        await tell_stopped(ledger, execution_id, where=options.ledger)
+        await report_stop(ledger, execution_id, where=options.ledger)
         raise
     finally:
         await ledger.close()
@@ -184,10 +186,10 @@ def show_call(*, always: bool = False) -> Callable[[CallRecord], None] | None:
         return None
     # Imported here for the same reason.
     from toolfold.interfaces.cli.output import call_line  # noqa: PLC0415
-    from toolfold.interfaces.cli.terminal import stage  # noqa: PLC0415
+    from toolfold.interfaces.cli.terminal import drawing_area  # noqa: PLC0415
 
     def show(record: CallRecord) -> None:
-        stage.clear()
+        drawing_area.clear()
         print(call_line(record), file=sys.stderr, flush=True)
 
     return show

@@ -1,4 +1,4 @@
-"""`toolfold runs`: what the ledger holds. The options; what is shown is in `history`, what is run in `rerun`."""
+"""Runs commands: `toolfold runs` lists, shows, deletes, reruns and waits for recorded executions."""
 
 import asyncio
 import math
@@ -57,7 +57,7 @@ def _runs(
     # Imported here: `--help` starts without the tables and bars.
     from toolfold.interfaces.cli import history  # noqa: PLC0415
 
-    summaries = with_ledger(ledger, lambda opened: opened.list(limit=limit))
+    summaries = with_ledger(ledger, lambda store: store.list(limit=limit))
     return history.print_list(summaries, as_json=json)
 
 
@@ -84,7 +84,7 @@ def _list(
     from toolfold.interfaces.cli.inputs import moment_of  # noqa: PLC0415
 
     is_state = status in ("running", "paused")
-    wanted = ExecutionFilter(
+    criteria = ExecutionFilter(
         # cast: mypy does not narrow a literal by `in`.
         state=cast("State", status) if is_state else None,
         status=None if is_state else status,
@@ -92,8 +92,8 @@ def _list(
         tool=tool,
         door=door,
     )
-    found = with_ledger(ledger or context.obj, lambda opened: opened.search(wanted, limit=limit))
-    return history.print_list(found, as_json=json, is_filtered=wanted != ExecutionFilter())
+    summaries = with_ledger(ledger or context.obj, lambda store: store.search(criteria, limit=limit))
+    return history.print_list(summaries, as_json=json, is_filtered=criteria != ExecutionFilter())
 
 
 @runs_app.command("delete")
@@ -109,14 +109,14 @@ def _delete(
 ) -> int:
     """Delete executions from the ledger, including everything recorded about them."""
 
-    async def delete(opened: Ledger) -> int:
+    async def delete(store: Ledger) -> int:
         # All are looked at first: a wrong id deletes nothing.
-        found = [await load(opened, one) for one in ids]
-        for history in found:
+        histories = [await load(store, prefix) for prefix in ids]
+        for history in histories:
             if history.state != "ended" and not force:
                 name = history.start_record.execution_id
                 raise UsageError(f"execution {name!r} is {history.state}, so it may go on; add --force to delete it")
-        return sum([await opened.delete(history.start_record.execution_id) for history in found])
+        return sum([await store.delete(history.start_record.execution_id) for history in histories])
 
     count = with_ledger(ledger or context.obj, delete)
     typer.echo(f"deleted {count} execution{'' if count == 1 else 's'}")
@@ -136,20 +136,20 @@ def _show(
     # Imported here for the same reason.
     from toolfold.interfaces.cli import history  # noqa: PLC0415
 
-    async def ended(opened: Ledger) -> ExecutionHistory:
-        found = await load(opened, id)
-        if follow and found.outcome is None:
+    async def load_ended(store: Ledger) -> ExecutionHistory:
+        execution = await load(store, id)
+        if follow and execution.outcome is None:
             # Imported here for the same reason.
             from rich.console import Console  # noqa: PLC0415
 
-            from toolfold.interfaces.cli.history import followed  # noqa: PLC0415
+            from toolfold.interfaces.cli.history import follow_execution  # noqa: PLC0415
 
-            await followed(opened, found.start_record, Console(stderr=True, highlight=False))
-            return await load(opened, found.start_record.execution_id)
-        return found
+            await follow_execution(store, execution.start_record, Console(stderr=True, highlight=False))
+            return await load(store, execution.start_record.execution_id)
+        return execution
 
-    shown = with_ledger(ledger or context.obj, ended)
-    return history.print_history(shown, full=full, as_json=json)
+    final_execution = with_ledger(ledger or context.obj, load_ended)
+    return history.print_history(final_execution, full=full, as_json=json)
 
 
 @runs_app.command("rerun")
@@ -192,12 +192,12 @@ def _rerun(
     options = RunOptions(
         program=program or "", tools=tuple(tools or ()), engine=engine, isolation=isolation, out=out, as_json=json
     )
-    found = nearest_config(config)
-    opened = open_for_command(ledger or context.obj, found)
+    loaded_config = nearest_config(config)
+    store = open_for_command(ledger or context.obj, loaded_config)
     try:
-        return rerun(options, opened, asyncio.run(load(opened, id)), repeat=repeat, config=found)
+        return rerun(options, store, asyncio.run(load(store, id)), repeat=repeat, config=loaded_config)
     finally:
-        asyncio.run(opened.close())
+        asyncio.run(store.close())
 
 
 @runs_app.command("wait")
@@ -224,12 +224,12 @@ def _wait(
     from toolfold.interfaces.cli.output import prepare_folder  # noqa: PLC0415
 
     where = ledger or context.obj
-    found = with_ledger(where, lambda opened: load(opened, id))
+    execution = with_ledger(where, lambda store: load(store, id))
     if out is not None:
         prepare_folder(out)
     options = WaitOptions(timeout_seconds=timeout, cancel=cancel, finish=RunOptions(program="", out=out, as_json=json))
     # A ledger of its own: the first is closed before a process is forked from this one.
-    return wait_for(lambda: open_for_command(where, nearest_config() if where is None else None), found, options)
+    return wait_for(lambda: open_for_command(where, nearest_config() if where is None else None), execution, options)
 
 
 def with_ledger(where: str | None, use: Callable[[Ledger], Awaitable[_T]]) -> _T:
@@ -251,10 +251,10 @@ async def load(ledger: Ledger, prefix: str) -> ExecutionHistory:
     Raises:
         UsageError: None does, or several do.
     """
-    found = await ledger.find(prefix, limit=3)
-    if len(found) > 1 and prefix not in found:
-        raise UsageError(f"{prefix!r} is the start of several ids: {', '.join(found)}; give more of it")
-    history = await ledger.load(prefix if prefix in found else found[0]) if found else None
+    ids = await ledger.find(prefix, limit=3)
+    if len(ids) > 1 and prefix not in ids:
+        raise UsageError(f"{prefix!r} is the start of several ids: {', '.join(ids)}; give more of it")
+    history = await ledger.load(prefix if prefix in ids else ids[0]) if ids else None
     if history is None:
         raise UsageError(f"no execution {prefix!r} in the ledger; 'toolfold runs' lists them")
     return history

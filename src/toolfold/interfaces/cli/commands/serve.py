@@ -1,4 +1,4 @@
-"""`toolfold serve`: the options of the HTTP door, and what they mean; what is served is in `interfaces.http`."""
+"""Server commands: `toolfold serve`, `toolfold mcp` and `toolfold console`, with their options."""
 
 from __future__ import annotations
 
@@ -44,11 +44,11 @@ def serve_command(
 ) -> int:
     """Serve programs over HTTP, for LibreChat and other clients."""
     logging.basicConfig(stream=sys.stderr, level=logging.WARNING, format="toolfold: %(message)s")
-    said = {"host": host, "port": port, "base_path": base_path, "advertise": advertise}
-    found = _config(config, said, ledger=ledger)
+    overrides = {"host": host, "port": port, "base_path": base_path, "advertise": advertise}
+    loaded_config = _config(config, overrides, ledger=ledger)
     # Imported here: every other command starts without them, and a mistake in the config is told before.
     from toolfold.config.build import module_sources  # noqa: PLC0415
-    from toolfold.interfaces.cli.console_links import announced  # noqa: PLC0415
+    from toolfold.interfaces.cli.console_links import announce_console  # noqa: PLC0415
     from toolfold.interfaces.cli.load_tools import load_tools  # noqa: PLC0415
 
     try:
@@ -61,42 +61,46 @@ def serve_command(
     except ModuleNotFoundError as error:
         raise UsageError(f"{error.name!r} is not installed; {install_extra('http')}") from error
 
-    modules = load_tools(module_sources(found))
+    modules = load_tools(module_sources(loaded_config))
 
     def tell(port: int) -> None:
-        http = found.http
-        shown = f"[{http.host}]" if ":" in http.host else http.host
-        print(f"toolfold: listening on http://{shown}:{port}{http.base_path}", file=sys.stderr, flush=True)
+        http = loaded_config.http
+        address = f"[{http.host}]" if ":" in http.host else http.host
+        print(f"toolfold: listening on http://{address}:{port}{http.base_path}", file=sys.stderr, flush=True)
         if not http.keys and http.jwt is None:
             print("toolfold: no key is configured: only this machine is served", file=sys.stderr, flush=True)
         if links:
-            print(f"toolfold: console at http://{shown}:{port}{http.base_path}{links[0]}", file=sys.stderr, flush=True)
+            print(
+                f"toolfold: console at http://{address}:{port}{http.base_path}{links[0]}", file=sys.stderr, flush=True
+            )
 
     links: list[str] = []
 
     async def run(listening: socket.socket) -> None:
         # Made in here: what waits needs a running event loop.
-        app, opened = await open_app(found, modules=modules)
-        known = ExitStack()
+        app, store = await open_app(loaded_config, modules=modules)
+        stack = ExitStack()
 
         def tell_all(port: int) -> None:
             tell(port)
             if console:
-                known.enter_context(announced(port, opened, f"{found.http.base_path}/console"))
+                stack.enter_context(announce_console(port, store, f"{loaded_config.http.base_path}/console"))
 
         try:
             if console:
                 from toolfold.interfaces.console.app import mount_console  # noqa: PLC0415 - only where it is wanted
 
-                links.append(mount_console(app, found, opened))
-            with known:
-                await serve(app, found.http.host, found.http.port, on_listening=tell_all, listening=listening)
+                links.append(mount_console(app, loaded_config, store))
+            with stack:
+                await serve(
+                    app, loaded_config.http.host, loaded_config.http.port, on_listening=tell_all, listening=listening
+                )
         finally:
-            await opened.close()
+            await store.close()
 
-    refuse_open_door(found.http)
+    refuse_open_door(loaded_config.http)
     # First of all: a second server on one port mostly has the first one's ledger as well, and the port is the news.
-    with listen(found.http.host, found.http.port, advice="--port 0 picks a free one") as listening:
+    with listen(loaded_config.http.host, loaded_config.http.port, advice="--port 0 picks a free one") as listening:
         asyncio.run(run(listening))
     return 0
 
@@ -108,11 +112,11 @@ def _config(path: Path | None, options: dict[str, Any], *, ledger: str | None) -
 
     path = path or find_config()
     config = Config() if path is None else load_config(path)
-    said = {key: value for key, value in options.items() if value is not None}
+    overrides = {key: value for key, value in options.items() if value is not None}
     base_path = options["base_path"]
     if base_path is not None and (base_path.rstrip("/") != base_path or not base_path.startswith("/")):
         raise UsageError(f"--base-path {base_path!r} must start with a slash and not end in one, as in /v1")
-    update: dict[str, Any] = {"http": config.http.model_copy(update=said)}
+    update: dict[str, Any] = {"http": config.http.model_copy(update=overrides)}
     if ledger is not None:
         where = ledger if ledger == "memory" or "://" in ledger else str(Path(ledger).absolute())
         update["ledger"] = config.ledger.model_copy(update={"where": where})
@@ -132,39 +136,41 @@ def console_command(
     # Imported here: every other command starts without them, and a mistake in the config is told before.
     from toolfold.config import Config  # noqa: PLC0415
     from toolfold.config.build import module_sources  # noqa: PLC0415
-    from toolfold.interfaces.cli.console_links import announced  # noqa: PLC0415
+    from toolfold.interfaces.cli.console_links import announce_console  # noqa: PLC0415
     from toolfold.interfaces.cli.load_tools import load_tools  # noqa: PLC0415
 
-    found = nearest_config(config) or Config()
+    loaded_config = nearest_config(config) or Config()
     if ledger is not None:
         where = ledger if "://" in ledger else str(Path(ledger).absolute())
-        found = found.model_copy(update={"ledger": found.ledger.model_copy(update={"where": where})})
+        loaded_config = loaded_config.model_copy(
+            update={"ledger": loaded_config.ledger.model_copy(update={"where": where})}
+        )
     try:
         from toolfold.interfaces.console.app import open_console  # noqa: PLC0415
         from toolfold.interfaces.http.setup import serve  # noqa: PLC0415
         from toolfold.interfaces.server.listen import listen  # noqa: PLC0415
     except ModuleNotFoundError as error:
         raise UsageError(f"{error.name!r} is not installed; {install_extra('http')}") from error
-    modules = load_tools([*module_sources(found), *tools])
+    modules = load_tools([*module_sources(loaded_config), *tools])
 
-    chosen = found.console.port if port is None else port
+    chosen_port = loaded_config.console.port if port is None else port
 
     async def run(listening: socket.socket) -> None:
         # Made in here: what waits needs a running event loop.
-        app, opened, token = open_console(found, modules=modules, may_act=not read_only)
-        known = ExitStack()
+        app, store, token = open_console(loaded_config, modules=modules, may_act=not read_only)
+        stack = ExitStack()
 
         def tell(port: int) -> None:
-            known.enter_context(announced(port, opened))
+            stack.enter_context(announce_console(port, store))
             print(f"toolfold: console at http://{_HOST}:{port}/login?token={token}", file=sys.stderr, flush=True)
             print("toolfold: the link works once; Ctrl-C stops the console", file=sys.stderr, flush=True)
 
         try:
-            with known:
-                await serve(app, _HOST, chosen, on_listening=tell, listening=listening)
+            with stack:
+                await serve(app, _HOST, chosen_port, on_listening=tell, listening=listening)
         finally:
-            await opened.close()
+            await store.close()
 
-    with listen(_HOST, chosen, advice="--port 0 picks a free one") as listening:
+    with listen(_HOST, chosen_port, advice="--port 0 picks a free one") as listening:
         asyncio.run(run(listening))
     return 0

@@ -1,4 +1,4 @@
-"""`toolfold tools`: which tools a file or a config has, which of them fit some words, and their stubs on disk."""
+"""Tools commands: `toolfold tools` lists and searches tools, writes stubs and learns reply shapes."""
 
 import asyncio
 import json
@@ -102,11 +102,11 @@ def _stubs(
 
     specs = _specs(tools, api, config)
     try:
-        written = write_tree(specs, folder)
+        files = write_tree(specs, folder)
     except OSError as error:
         reason = (error.strerror or str(error)).lower()
         raise UsageError(f"stubs cannot be written to {str(folder)!r}: {reason}; name another folder") from error
-    print(f"{len(specs)} tools in {len(written)} files below {folder / 'tools'}")
+    print(f"{len(specs)} tools in {len(files)} files below {folder / 'tools'}")
     return 0
 
 
@@ -134,31 +134,31 @@ def _specs(sources: list[str] | None, apis: list[str] | None, config: Path | Non
     from toolfold.interfaces.cli.load_tools import load_apis, load_tools  # noqa: PLC0415
     from toolfold.tools.catalog import Catalog  # noqa: PLC0415
 
-    found = _found_config(sources, apis, config)
-    if not sources and not apis and found is None:
+    loaded_config = _find_config(sources, apis, config)
+    if not sources and not apis and loaded_config is None:
         raise UsageError("no tools to look at; name a file with --tools, as in --tools tools.py, or a --config")
     # What the user's file prints while it is imported is no part of the answer.
     with redirect_stdout(sys.stderr):
         loaded = [*load_tools(sources or []), *load_apis(apis or [])]
-        return Catalog(loaded).specs if found is None else _of_config(found, loaded)
+        return Catalog(loaded).specs if loaded_config is None else _config_specs(loaded_config, loaded)
 
 
 def _embedder(sources: list[str] | None, apis: list[str] | None, config: Path | None) -> "Embedder | None":
     # Imported here for the same reason.
     from toolfold.config.build import embedder_of  # noqa: PLC0415
 
-    found = _found_config(sources, apis, config)
-    return None if found is None else embedder_of(found)
+    loaded_config = _find_config(sources, apis, config)
+    return None if loaded_config is None else embedder_of(loaded_config)
 
 
-def _found_config(sources: list[str] | None, apis: list[str] | None, config: Path | None) -> "Config | None":
+def _find_config(sources: list[str] | None, apis: list[str] | None, config: Path | None) -> "Config | None":
     # Imported here for the same reason.
     from toolfold.interfaces.cli.setup import nearest_config  # noqa: PLC0415
 
     return nearest_config(config) if config is not None or not (sources or apis) else None
 
 
-def _of_config(config: "Config", loaded: "list[Tool]") -> tuple[ToolSpec, ...]:
+def _config_specs(config: "Config", loaded: "list[Tool]") -> tuple[ToolSpec, ...]:
     """What programs may call under this config, its servers' tools too."""
     # Imported here for the same reason.
     from toolfold.config.build import runtime_options  # noqa: PLC0415
@@ -169,20 +169,22 @@ def _of_config(config: "Config", loaded: "list[Tool]") -> tuple[ToolSpec, ...]:
     return asyncio.run(permitted_tools(config, local, runtime_options(config)["policy"]))
 
 
-def _print(shown: list[dict[str, Json]], *, as_json: bool) -> None:
+def _print(descriptions: list[dict[str, Json]], *, as_json: bool) -> None:
     if as_json:
-        print(json.dumps(shown, ensure_ascii=False, indent=2, default=str))
+        print(json.dumps(descriptions, ensure_ascii=False, indent=2, default=str))
         return
-    names = [str(one["name"]) for one in shown]
+    names = [str(description["name"]) for description in descriptions]
     width = min(40, max(map(len, names), default=0))
-    for name, one in zip(names, shown, strict=True):
-        if "signature" not in one:
-            print(f"{name:<{width}}  {one['description']}".rstrip())
+    for name, description in zip(names, descriptions, strict=True):
+        if "signature" not in description:
+            print(f"{name:<{width}}  {description['description']}".rstrip())
             continue
-        print(f"# {name}\n{one['signature']}")
-        if "input_schema" in one:
-            print(json.dumps(_schemas(one), ensure_ascii=False, indent=2, default=str) + "\n")
+        print(f"# {name}\n{description['signature']}")
+        if "input_schema" in description:
+            print(json.dumps(_schemas(description), ensure_ascii=False, indent=2, default=str) + "\n")
 
 
-def _schemas(shown: dict[str, Json]) -> dict[str, Json]:
-    return {key: one for key, one in shown.items() if key not in ("name", "description", "domain", "signature")}
+def _schemas(description: dict[str, Json]) -> dict[str, Json]:
+    return {
+        key: value for key, value in description.items() if key not in ("name", "description", "domain", "signature")
+    }

@@ -1,4 +1,4 @@
-"""`toolfold tools learn`: calls tools that only read, to see what they return."""
+"""Learning of reply shapes: `toolfold tools learn` calls read-only tools to see what they return."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 from toolfold.errors import UsageError
 from toolfold.interfaces.cli.commands.run import stdout_to_stderr
 from toolfold.interfaces.cli.load_tools import load_tools
-from toolfold.interfaces.cli.process import until_stopped
-from toolfold.interfaces.cli.setup import chosen_engine, configured, nearest_config, open_for_command
+from toolfold.interfaces.cli.process import run_until_stopped
+from toolfold.interfaces.cli.setup import choose_engine, nearest_config, open_for_command, runtime_factory
 from toolfold.models import Json, Outcome, ToolSpec
 from toolfold.prompts.python_stubs import prompt_text
 from toolfold.runtime import Runtime
@@ -24,19 +24,29 @@ if TYPE_CHECKING:
 
 
 def learn(
-    asked: Sequence[str], specs: Sequence[ToolSpec], *, sources: Sequence[str], config: Path | None, ledger: str | None
+    requests: Sequence[str],
+    specs: Sequence[ToolSpec],
+    *,
+    sources: Sequence[str],
+    config: Path | None,
+    ledger: str | None,
 ) -> int:
     """Call each tool as often as it takes, and print what it returned as a signature; exit 1 if one failed."""
-    calls = [_call(one, specs) for one in asked]
+    calls = [_call(request, specs) for request in requests]
     lines = [f"    await tools.{spec.python_name}(**{arguments!r})" for spec, arguments in calls]
     text = "\n".join([f"for _ in range({NEEDED_REPLIES}):", *lines])
-    found = nearest_config(config) if config is not None or not sources else None
+    loaded_config = nearest_config(config) if config is not None or not sources else None
     learned: list[ToolSpec] = []
     with stdout_to_stderr():
-        opened = open_for_command(ledger, found)
-        chosen = chosen_engine(found, engine=None, isolation=None, warm=1)
-        made = partial(configured(found, text, Runtime), tools=load_tools(list(sources)), **chosen, ledger=opened)
-        outcome = until_stopped(_run(made, opened, text, [spec for spec, _ in calls], learned))
+        store = open_for_command(ledger, loaded_config)
+        engine_arguments = choose_engine(loaded_config, engine=None, isolation=None, warm=1)
+        make_runtime = partial(
+            runtime_factory(loaded_config, text, Runtime),
+            tools=load_tools(list(sources)),
+            **engine_arguments,
+            ledger=store,
+        )
+        outcome = run_until_stopped(_run(make_runtime, store, text, [spec for spec, _ in calls], learned))
     if isinstance(outcome, int):
         return outcome
     if outcome.status != "finished":
@@ -45,10 +55,10 @@ def learn(
     return 0
 
 
-def _call(asked: str, specs: Sequence[ToolSpec]) -> tuple[ToolSpec, dict[str, Json]]:
+def _call(request: str, specs: Sequence[ToolSpec]) -> tuple[ToolSpec, dict[str, Json]]:
     """`NAME` or `NAME={"argument": 1}`."""
-    name, _, written = asked.partition("=")
-    spec = next((one for one in specs if name in (one.name, one.python_name)), None)
+    name, _, arguments_text = request.partition("=")
+    spec = next((candidate for candidate in specs if name in (candidate.name, candidate.python_name)), None)
     if spec is None:
         raise UsageError(f"no tool {name!r}; 'toolfold tools list' has their names")
     if not spec.read_only:
@@ -56,7 +66,7 @@ def _call(asked: str, specs: Sequence[ToolSpec]) -> tuple[ToolSpec, dict[str, Js
     if spec.output_schema is not None:
         raise UsageError(f"tool {name!r} declares what it returns; there is nothing to learn")
     try:
-        arguments = json.loads(written or "{}")
+        arguments = json.loads(arguments_text or "{}")
     except ValueError as error:
         raise UsageError(f"the arguments of {name!r} are not JSON: {error}") from error
     if not isinstance(arguments, dict):
@@ -66,10 +76,10 @@ def _call(asked: str, specs: Sequence[ToolSpec]) -> tuple[ToolSpec, dict[str, Js
 
 # Any: the options of the runtime are bound already.
 async def _run(
-    made: Callable[..., Any], ledger: Ledger, text: str, specs: Sequence[ToolSpec], learned: list[ToolSpec]
+    make_runtime: Callable[..., Any], ledger: Ledger, text: str, specs: Sequence[ToolSpec], learned: list[ToolSpec]
 ) -> Outcome:
     try:
-        async with made() as runtime:
+        async with make_runtime() as runtime:
             outcome: Outcome = await runtime.run(text)
             schemas = (await runtime.learned()).schemas(runtime.tools)
             learned += [replace(spec, output_schema=schemas.get(spec.name)) for spec in specs]

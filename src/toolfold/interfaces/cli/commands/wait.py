@@ -20,10 +20,10 @@ from toolfold.interfaces.cli.commands import detached
 from toolfold.interfaces.cli.commands.run import approvals, finish, show_call, stdout_to_stderr
 from toolfold.interfaces.cli.inputs import RunOptions, limits_for, read_program
 from toolfold.interfaces.cli.load_tools import load_tools
-from toolfold.interfaces.cli.output import prepare_folder, shortened, shown_arguments, word
-from toolfold.interfaces.cli.process import Exit, until_stopped
-from toolfold.interfaces.cli.setup import chosen_engine, configured
-from toolfold.interfaces.cli.terminal import Shown, is_live, run_shown
+from toolfold.interfaces.cli.output import format_arguments, prepare_folder, printable_name, shorten
+from toolfold.interfaces.cli.process import Exit, run_until_stopped
+from toolfold.interfaces.cli.setup import choose_engine, runtime_factory
+from toolfold.interfaces.cli.terminal import OutputPrinter, is_live, run_and_show
 from toolfold.ledger.base import CallEntry, DecisionEntry, ExecutionHistory, Ledger, Moment
 from toolfold.ledger.listing import changes_of
 from toolfold.ledger.remote_approval import DecisionStore, arguments_digest, decision_seal, lock
@@ -53,45 +53,47 @@ class WaitOptions:
 
 def wait_for(open_ledger: Callable[[], Ledger], history: ExecutionHistory, options: WaitOptions) -> int:
     """Wait, show it, and return the exit code."""
-    begun, shown, began_at = history.start_record, Shown(1), time.monotonic()
+    start_record, printer, began_at = history.start_record, OutputPrinter(1), time.monotonic()
     is_running = history.outcome is None and not options.cancel
     while True:
-        if is_running and detached.is_left_alone(begun.execution_id):
-            said = detached.go_on(begun.execution_id, begun.program.sent_text, begun.limits)
-            if said["text"]:
-                say(said["text"])
-                return int(said["code"])
-        waiting = _Waiting(open_ledger(), history, shown, is_shown=not options.finish.as_json)
-        outcome = until_stopped(waiting.until(options, time.monotonic() - began_at))
-        if not isinstance(outcome, _LeftAlone):
-            return outcome if isinstance(outcome, int) else finish(shown.rest_of(outcome), options.finish)
+        if is_running and detached.is_orphaned(start_record.execution_id):
+            report = detached.restart(start_record.execution_id, start_record.program.sent_text, start_record.limits)
+            if report["text"]:
+                say(report["text"])
+                return int(report["code"])
+        waiting = _Wait(open_ledger(), history, printer, prints_output=not options.finish.as_json)
+        outcome = run_until_stopped(waiting.until(options, time.monotonic() - began_at))
+        if not isinstance(outcome, _Orphaned):
+            return outcome if isinstance(outcome, int) else finish(printer.rest_of(outcome), options.finish)
 
 
-class _LeftAlone:
+class _Orphaned:
     """Its process went away during the wait."""
 
 
-class _Waiting:
-    def __init__(self, ledger: Ledger, history: ExecutionHistory, shown: Shown, *, is_shown: bool) -> None:
-        self._shown = shown
+class _Wait:
+    def __init__(
+        self, ledger: Ledger, history: ExecutionHistory, printer: OutputPrinter, *, prints_output: bool
+    ) -> None:
+        self._printer = printer
         self._ledger = ledger
         # Every ledger of ours carries decisions.
-        self._decisive: DecisionStore = ledger  # type: ignore[assignment]
-        self._begun = history.start_record
+        self._decisions: DecisionStore = ledger  # type: ignore[assignment]
+        self._start_record = history.start_record
         self._id = history.start_record.execution_id
-        self._is_shown = is_shown
+        self._prints_output = prints_output
         self._open: dict[int, Call] = {}
         self._asking: dict[int, asyncio.Task[None]] = {}
         self._terminal: Terminal | None = None
 
-    async def until(self, options: WaitOptions, waited_seconds: float) -> Outcome | int | _LeftAlone:
+    async def until(self, options: WaitOptions, waited_seconds: float) -> Outcome | int | _Orphaned:
         """The outcome, or the exit code of a wait that ends before the program."""
         timeout = None if options.timeout_seconds is None else options.timeout_seconds - waited_seconds
         handle = terminal_handle()
         self._terminal = Terminal(handle) if handle is not None else None
         try:
             async with asyncio.timeout(timeout):
-                return await self._cancelled() if options.cancel else await self._ended()
+                return await self._cancel() if options.cancel else await self._wait_for_end()
         except TimeoutError:
             say(f"toolfold: execution {self._id} is still running; 'toolfold runs wait {self._id}' goes on waiting\n")
             return Exit.OPEN
@@ -100,20 +102,20 @@ class _Waiting:
             await self._ledger.close()
             await asyncio.get_running_loop().shutdown_default_executor()  # a process may be forked from this one
 
-    async def _ended(self) -> Outcome | int | _LeftAlone:
+    async def _wait_for_end(self) -> Outcome | int | _Orphaned:
         async for story in changes_of(self._ledger, self._id):
             self._take(story)
             if story.outcome is not None:
                 return story.outcome
             if self._open and not self._can_answer:
                 call = next(iter(self._open.values()))
-                say(f"toolfold: {_signature(call)} waits for {self._who}; the program goes on with it\n")
+                say(f"toolfold: {_signature(call)} waits for {self._expected_answer}; the program goes on with it\n")
                 return Exit.OPEN
             if story.state == "paused":
                 say(f"toolfold: execution {self._id} is paused until its client answers\n")
                 return Exit.OPEN
-            if detached.is_left_alone(self._id):
-                return _LeftAlone()
+            if detached.is_orphaned(self._id):
+                return _Orphaned()
             if await self._is_abandoned():
                 say(f"toolfold: the process of execution {self._id} is gone; {self._next_step}\n")
                 return Exit.OPEN
@@ -129,18 +131,18 @@ class _Waiting:
     @property
     def _next_step(self) -> str:
         ends = f"'toolfold runs wait {self._id} --cancel' ends it"
-        if self._begun.door == "cli":
+        if self._start_record.door == "cli":
             return f"'toolfold runs rerun {self._id}' runs it again with the recorded replies, {ends}"
         return f"its client can go on with it, or {ends}"
 
-    async def _cancelled(self) -> Outcome:
+    async def _cancel(self) -> Outcome:
         """Ask its process to end it, which knows what it printed; if that does not, end its record."""
         try:
             async with asyncio.timeout(_OBEY_SECONDS):
                 async for story in changes_of(self._ledger, self._id):
                     if story.outcome is not None:
                         return story.outcome
-                    await self._decisive.decide(self._id, story.epoch, detached.THE_PROGRAM, b"")
+                    await self._decisions.decide(self._id, story.epoch, detached.THE_PROGRAM, b"")
         except TimeoutError:
             pass
         await end_recorded(self._ledger, self._id, "cancelled")
@@ -153,9 +155,9 @@ class _Waiting:
     def _take(self, story: Story) -> None:
         for entry in story.entries:
             match entry:
-                case Moment(kind="printed") if self._is_shown:
+                case Moment(kind="printed") if self._prints_output:
                     facts = entry.facts
-                    self._shown.add(facts["stream"], entry.text, facts.get("place", 0))
+                    self._printer.add(facts["stream"], entry.text, facts.get("place", 0))
                 case Moment(kind="asked"):
                     facts = entry.facts
                     call = Call(id=entry.call_id, tool=facts["tool"], arguments=facts["arguments"], line=facts["line"])
@@ -173,11 +175,15 @@ class _Waiting:
 
     @property
     def _can_answer(self) -> bool:
-        return self._terminal is not None and self._begun.door == "cli"
+        return self._terminal is not None and self._start_record.door == "cli"
 
     @property
-    def _who(self) -> str:
-        return "an answer at a terminal or in the console" if self._begun.door == "cli" else "an answer of its client"
+    def _expected_answer(self) -> str:
+        return (
+            "an answer at a terminal or in the console"
+            if self._start_record.door == "cli"
+            else "an answer of its client"
+        )
 
     def _ask(self, epoch: int) -> None:
         for call in self._open.values():
@@ -190,7 +196,7 @@ class _Waiting:
         digest = arguments_digest(call.arguments)
         place = {"execution_id": self._id, "epoch": epoch, "call_id": call.id}
         body = lock(decision, decision_seal(self._ledger), **place, digest=digest)  # type: ignore[arg-type]
-        if not await self._decisive.decide(self._id, epoch, call.id, body):
+        if not await self._decisions.decide(self._id, epoch, call.id, body):
             say(f"toolfold: {_signature(call)} was decided already\n")
 
     def _close(self, call_id: int) -> None:
@@ -205,7 +211,9 @@ class _Waiting:
 
 
 def _signature(call: Call) -> str:
-    return f"call {call.id}, {word(call.tool)}({shortened(shown_arguments(call.arguments), _SHOWN_ARGUMENTS)}),"
+    return (
+        f"call {call.id}, {printable_name(call.tool)}({shorten(format_arguments(call.arguments), _SHOWN_ARGUMENTS)}),"
+    )
 
 
 # ----------------------------------------------------------------------------------------------------
@@ -213,40 +221,48 @@ def _signature(call: Call) -> str:
 
 
 def rerun(
-    options: RunOptions, ledger: Ledger, earlier: ExecutionHistory, *, repeat: Sequence[str] | None = None,
+    options: RunOptions, ledger: Ledger, history: ExecutionHistory, *, repeat: Sequence[str] | None = None,
     config: Config | None = None,
 ) -> int:  # fmt: skip
     """Run it, print it, say how much came from the record, and return the exit code."""
-    begun = earlier.start_record
+    start_record = history.start_record
     output_bytes = limits_for(None, as_json=options.as_json).output_bytes
-    limits = replace(begun.limits, output_bytes=output_bytes)
-    text = read_program(options.program, limits) if options.program else begun.program.sent_text
+    limits = replace(start_record.limits, output_bytes=output_bytes)
+    text = read_program(options.program, limits) if options.program else start_record.program.sent_text
     if options.out is not None:
         prepare_folder(options.out)
 
     async def once(runtime: Runtime) -> Outcome:
         async with runtime:
-            given: Any = {"files": begun.files, "limits": limits, "rerun_of": begun.execution_id, "repeat": repeat}
-            given |= {"stdin": begun.program.stdin, "clock": begun.program.clock}
+            arguments: Any = {
+                "files": start_record.files,
+                "limits": limits,
+                "rerun_of": start_record.execution_id,
+                "repeat": repeat,
+            }
+            arguments |= {"stdin": start_record.program.stdin, "clock": start_record.program.clock}
             if is_live(stdout, as_json=options.as_json):
-                return await run_shown(runtime, ledger, text, stdout, on_call=show_call(), **given)
-            return await runtime.run(text, on_call=show_call(), **given)
+                return await run_and_show(runtime, ledger, text, stdout, on_call=show_call(), **arguments)
+            return await runtime.run(text, on_call=show_call(), **arguments)
 
     with stdout_to_stderr() as stdout:
-        runtime = configured(config, text, Runtime)(
+        runtime = runtime_factory(config, text, Runtime)(
             tools=load_tools(options.tools),
-            **chosen_engine(config, engine=options.engine, isolation=options.isolation, warm=1),
+            **choose_engine(config, engine=options.engine, isolation=options.isolation, warm=1),
             **approvals(config, options, ledger),
             limits=limits,
             ledger=ledger,
             door="cli",
         )
-        outcome = until_stopped(once(runtime))
+        outcome = run_until_stopped(once(runtime))
     if isinstance(outcome, int):
         return outcome
     code = finish(outcome, options)
     if outcome.calls:
-        known = sum(call.from_record and call.error is None for call in outcome.calls)
-        whole = len(outcome.calls)
-        print(f"toolfold: {known} of {whole} calls came from the record of {begun.execution_id}", file=sys.stderr)
+        recorded_calls = sum(call.from_record and call.error is None for call in outcome.calls)
+        total = len(outcome.calls)
+        print(
+            f"toolfold: {recorded_calls} of {total} calls came from the record of {start_record.execution_id}",
+            file=sys.stderr,
+        )
     return code
