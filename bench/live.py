@@ -20,7 +20,7 @@ from tests.interfaces.http.conftest import serve
 from toolfold import Runtime
 from toolfold.interfaces.http import Settings
 from toolfold.interfaces.mcp.offer import Offer
-from toolfold.interfaces.mcp.server import Door
+from toolfold.interfaces.mcp.server import McpServer
 
 MEGABYTES = 12
 MOST_GROWTH_MB = 48.0
@@ -86,7 +86,7 @@ async def mcp(_: Path, pause_seconds: float = 0.0) -> int:
     async def slow(progress: float, total: float | None, message: str | None) -> None:  # noqa: ARG001
         await asyncio.sleep(pause_seconds)
 
-    async with Door(runtime, Offer(runtime)) as door, Client(door.server) as client:
+    async with McpServer(runtime, Offer(runtime)) as door, Client(door.server) as client:
         return await growth(lambda: client.call_tool("execute_program", {"code": PROGRAM}, progress_callback=slow))
 
 

@@ -23,7 +23,7 @@ from bench.savings.tokens import Count, reply_text, tokenizer
 from tests.clients.claude_code.cli import ROOT, SEARCH, TOOL, Case, Seen, run
 from tests.servers.cases import CASES
 from tests.servers.install import CannotInstall, install_npm, install_python
-from toolfold.interfaces.mcp.offer import kept_characters
+from toolfold.interfaces.mcp.offer import description_limit
 
 PACKAGES = ROOT / "build" / "clients" / "claude-code"
 VERSION = "2.1.325"
@@ -140,7 +140,7 @@ def _tokens(request: Mapping[str, Any], count: Count) -> int:
 
 
 def _judged(read: Mapping[str, Read], seen: Seen) -> list[tuple[str, bool]]:
-    kept = kept_characters("claude-code", VERSION)
+    kept = description_limit("claude-code", VERSION)
     listed = {tool["name"]: tool.get("description", "") for tool in seen.requests[0]["tools"]}
     over = read[THROUGH].first - read[NONE].first
     longest = max(len(listed.get(name, "")) for name in (TOOL, SEARCH))

@@ -12,8 +12,8 @@ from pydantic_ai.usage import RunUsage
 
 import toolfold
 from bench.savings.tokens import reply_text
-from toolfold.interfaces.mcp.offer import Describing, Offer
-from toolfold.interfaces.mcp.server import Door
+from toolfold.interfaces.mcp.offer import DescriptionWriter, Offer
+from toolfold.interfaces.mcp.server import McpServer
 from toolfold.models import ToolSpec
 from toolfold.pydantic_ai import CodeModeToolset
 from toolfold.testing import scripted
@@ -36,9 +36,9 @@ def direct(specs: Sequence[ToolSpec]) -> list[str]:
 async def mcp(specs: Sequence[ToolSpec], *, max_characters: int | None = None, is_contract: bool = False) -> list[str]:
     """Instructions and tools of the MCP door, for a client that shows so much of a text, or for Claude Code."""
     runtime, _ = scripted()
-    describing = Describing(max_characters=max_characters, is_contract=is_contract)
+    describing = DescriptionWriter(max_characters=max_characters, is_contract=is_contract)
     offer = Offer(runtime, local=[Tool(spec=spec, call=_never) for spec in specs], describing=describing)
-    async with Door(runtime, offer) as door, Client(door.server, mode="legacy", client_info=CLAUDE_CODE) as client:
+    async with McpServer(runtime, offer) as door, Client(door.server, mode="legacy", client_info=CLAUDE_CODE) as client:
         tools = (await client.list_tools()).tools
         told = client.instructions or ""
     listed = [{"name": one.name, "description": one.description, "input_schema": one.input_schema} for one in tools]

@@ -6,7 +6,7 @@ import pytest
 
 from toolfold.config import Config, load_config
 from toolfold.interfaces.http.setup import open_app
-from toolfold.interfaces.mcp.setup import open_door
+from toolfold.interfaces.mcp.setup import create_mcp_server
 
 TEXT = """
 tools:
@@ -35,7 +35,7 @@ async def http(config: Config) -> None:
 
 
 async def mcp(config: Config) -> None:
-    open_door(config)
+    create_mcp_server(config)
 
 
 @pytest.mark.parametrize("door", [http, mcp])

@@ -17,7 +17,7 @@ from mcp.shared.exceptions import MCPError
 
 from tests.conformance import long_tools
 from toolfold.interfaces.mcp.clients import is_legacy
-from toolfold.interfaces.mcp.server import Door
+from toolfold.interfaces.mcp.server import McpServer
 
 Context = ServerRequestContext[Any, Any]
 Params = types.CallToolRequestParams
@@ -374,7 +374,7 @@ async def nothing(context: Context, params: Any) -> types.EmptyResult:
     return types.EmptyResult()
 
 
-def add_fixtures(door: Door) -> None:
+def add_fixtures(door: McpServer) -> None:
     """Before the door's own handlers, which keep what is theirs."""
     server = door.server
     own_list, own_call = server.get_request_handler("tools/list"), server.get_request_handler("tools/call")

@@ -10,7 +10,7 @@ from mcp.server.context import ServerRequestContext
 from mcp.shared.exceptions import MCPError
 
 from toolfold.interfaces.mcp.program import CURRENT
-from toolfold.interfaces.mcp.server import Door
+from toolfold.interfaces.mcp.server import McpServer
 from toolfold.interfaces.mcp.tasks import TASKS, has_tasks
 
 Context = ServerRequestContext[Any, Any]
@@ -54,7 +54,7 @@ async def break_down() -> None:
     running._runtime.suspend(running.execution_id)
 
 
-async def call(door: Door, context: Context, params: Params) -> Any:
+async def call(door: McpServer, context: Context, params: Params) -> Any:
     """One of `NAMES`."""
     arguments = params.arguments or {}
     match params.name:
@@ -73,7 +73,7 @@ async def call(door: Door, context: Context, params: Params) -> Any:
     return await _program(door, context, params, PROGRAMS[params.name], after)
 
 
-async def _program(door: Door, context: Context, params: Params, code: str, after: float = AT_ONCE) -> Any:
+async def _program(door: McpServer, context: Context, params: Params, code: str, after: float = AT_ONCE) -> Any:
     yields = {"yield_after_seconds": after} if has_tasks(context) else {}
     asked = params.model_copy(update={"name": "execute_program", "arguments": {"code": code, **yields}})
     return await door._call_tool(context, asked)

@@ -7,7 +7,7 @@ from tests.conformance.fixtures import add_fixtures
 from tests.conformance.long_tools import ask_person, break_down
 from toolfold.interfaces.mcp.clients import Clients
 from toolfold.interfaces.mcp.offer import Offer
-from toolfold.interfaces.mcp.server import Door
+from toolfold.interfaces.mcp.server import McpServer
 from toolfold.interfaces.mcp.transports import serve_http
 from toolfold.runtime import Runtime
 from toolfold.sources.functions import as_tool
@@ -16,7 +16,7 @@ from toolfold.sources.functions import as_tool
 async def main() -> None:
     """Serve until a signal comes."""
     runtime = Runtime(entry_name="execute_program")
-    door = Door(
+    door = McpServer(
         runtime, Offer(runtime, local=[as_tool(ask_person), as_tool(break_down)]), clients=Clients(is_alone=False)
     )
     add_fixtures(door)

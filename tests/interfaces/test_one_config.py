@@ -19,7 +19,7 @@ from tests.sources.openapi.serving import Answer, Serving
 from toolfold.config import load_config
 from toolfold.interfaces.http.setup import open_app
 from toolfold.interfaces.library import config_tools
-from toolfold.interfaces.mcp.setup import open_door
+from toolfold.interfaces.mcp.setup import create_mcp_server
 from toolfold.pydantic_ai import CodeModeToolset, ConfigToolset
 
 ECHO = Path(__file__).parent / "cli" / "echo_server.py"
@@ -119,7 +119,7 @@ async def at_run(path, text):
 
 async def at_mcp(path, text):
     config = load_config(path)
-    async with open_door(config, modules=_modules(config)) as door, Client(door.server) as client:
+    async with create_mcp_server(config, modules=_modules(config)) as door, Client(door.server) as client:
         return texts(await run(client, text))[0]
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from toolfold.errors import UsageError
 from toolfold.interfaces.callback.messages import ToolReply
-from toolfold.interfaces.callback.programs import Executions, Wish
+from toolfold.interfaces.callback.programs import CallbackExecutions, CallbackRequest
 from toolfold.ledger.memory import MemoryLedger
 from toolfold.ledger.sqlite.store import SqliteLedger
 from toolfold.runtime import Runtime
@@ -23,9 +23,9 @@ def ok(call_id: str) -> ToolReply:
 async def test_a_paused_program_that_is_cut_short_keeps_its_output_in_every_ledger(tmp_path: Path) -> None:
     for ledger in (MemoryLedger(), SqliteLedger(tmp_path / "ledger.sqlite")):
         async with Runtime(ledger=ledger) as runtime:
-            executions = Executions(runtime, workspace=tmp_path)
+            executions = CallbackExecutions(runtime, workspace=tmp_path)
             for seconds in (0.3, 5.0, 50.0):  # the next where its time was over before a busy machine had begun
-                wish = Wish(code="print('seen')\ntools.x()", timeout_seconds=seconds)
+                wish = CallbackRequest(code="print('seen')\ntools.x()", timeout_seconds=seconds)
                 execution_id, first = await executions.begin(wish)
                 if first.calls:
                     break
@@ -41,9 +41,9 @@ async def test_a_paused_program_that_is_cut_short_keeps_its_output_in_every_ledg
 
 async def test_a_program_whose_guest_had_to_make_room_still_ends_at_its_deadline(tmp_path: Path) -> None:
     async with Runtime() as runtime:
-        executions = Executions(runtime, workspace=tmp_path)
+        executions = CallbackExecutions(runtime, workspace=tmp_path)
         for seconds in (0.3, 5.0, 50.0):  # as above
-            execution_id, first = await executions.begin(Wish(code="tools.x()", timeout_seconds=seconds))
+            execution_id, first = await executions.begin(CallbackRequest(code="tools.x()", timeout_seconds=seconds))
             if first.calls:
                 break
         await runtime.release(execution_id)
@@ -58,8 +58,8 @@ async def test_a_program_whose_guest_had_to_make_room_still_ends_at_its_deadline
 async def test_replies_to_no_open_call_are_ignored(tmp_path: Path) -> None:
     ledger = MemoryLedger()
     async with Runtime(ledger=ledger) as runtime:
-        executions = Executions(runtime, workspace=tmp_path)
-        execution_id, first = await executions.begin(Wish(code="result = [tools.x(), tools.x()]"))
+        executions = CallbackExecutions(runtime, workspace=tmp_path)
+        execution_id, first = await executions.begin(CallbackRequest(code="result = [tools.x(), tools.x()]"))
         (call,) = first.calls
         second = await executions.resume(execution_id, [ok(call.id), ok(call.id), ok("call_of_another")])
         (other,) = second.calls
@@ -71,8 +71,8 @@ async def test_replies_to_no_open_call_are_ignored(tmp_path: Path) -> None:
 async def test_a_second_resume_while_the_program_runs_is_refused(tmp_path: Path) -> None:
     ledger = MemoryLedger()
     async with Runtime(ledger=ledger) as runtime:
-        executions = Executions(runtime, workspace=tmp_path)
-        execution_id, first = await executions.begin(Wish(code="tools.x()\nimport time\ntime.sleep(0.2)"))
+        executions = CallbackExecutions(runtime, workspace=tmp_path)
+        execution_id, first = await executions.begin(CallbackRequest(code="tools.x()\nimport time\ntime.sleep(0.2)"))
         going = asyncio.create_task(executions.resume(execution_id, [ok(first.calls[0].id)]))
         await asyncio.sleep(0)
         with pytest.raises(UsageError) as caught:
@@ -85,8 +85,8 @@ async def test_a_second_resume_while_the_program_runs_is_refused(tmp_path: Path)
 async def test_an_execution_that_cannot_go_on_says_which_calls_were_made(tmp_path: Path) -> None:
     ledger = MemoryLedger(max_execution_bytes=2_000)
     async with Runtime(ledger=ledger) as runtime:
-        executions = Executions(runtime, workspace=tmp_path)
-        execution_id, first = await executions.begin(Wish(code="tools.x(a=1)"))
+        executions = CallbackExecutions(runtime, workspace=tmp_path)
+        execution_id, first = await executions.begin(CallbackRequest(code="tools.x(a=1)"))
         large = ToolReply(id=first.calls[0].id, parsed=True, has_error=False, observation="o" * 3_000)
         end = await executions.resume(execution_id, [large])
 
@@ -108,11 +108,11 @@ async def test_tools_of_the_child_are_offered_too_and_what_needs_a_yes_is_refuse
 
     ledger = MemoryLedger()
     async with Runtime([own, asked], ledger=ledger, policy=Policy(ask=("asked",))) as runtime:
-        executions = Executions(runtime, workspace=tmp_path)
+        executions = CallbackExecutions(runtime, workspace=tmp_path)
         code = (
             "result = [tools.own()]\ntry:\n    tools.asked()\nexcept ToolError as error:\n    result.append(str(error))"
         )
-        execution_id, first = await executions.begin(Wish(code=f"{code}\nresult.append(tools.x())"))
+        execution_id, first = await executions.begin(CallbackRequest(code=f"{code}\nresult.append(tools.x())"))
         end = await executions.resume(execution_id, [ok(first.calls[0].id)])
 
     value = json.loads(end.final or "")["return_value"]
@@ -130,8 +130,8 @@ async def test_the_tools_of_a_large_text_are_found_without_parsing_it_here(
     monkeypatch.setattr(known_names, "parse", lambda text, _: parsed_here.append(len(text)))
     ledger = MemoryLedger()
     async with Runtime(ledger=ledger) as runtime:
-        executions = Executions(runtime, workspace=tmp_path)
+        executions = CallbackExecutions(runtime, workspace=tmp_path)
         text = "from tools import quiet_name\n" + "# x\n" * 20_000 + "quiet_name()"
-        _, first = await executions.begin(Wish(code=text, timeout_seconds=100.0))
+        _, first = await executions.begin(CallbackRequest(code=text, timeout_seconds=100.0))
 
     assert ([call.name for call in first.calls], parsed_here) == (["quiet_name"], [])

@@ -14,9 +14,9 @@ import pytest
 from mcp import Client
 
 from toolfold.interfaces.mcp.clients import Clients
-from toolfold.interfaces.mcp.offer import Describing, Offer
-from toolfold.interfaces.mcp.server import Door
-from toolfold.interfaces.mcp.tasks import Yielding
+from toolfold.interfaces.mcp.offer import DescriptionWriter, Offer
+from toolfold.interfaces.mcp.server import McpServer
+from toolfold.interfaces.mcp.tasks import YieldPolicy
 from toolfold.ledger.base import Ledger
 from toolfold.models import Limits, ToolSpec
 from toolfold.runtime import Runtime
@@ -94,8 +94,8 @@ def open_door():
     @asynccontextmanager
     async def opened(
         *tools: Any, bridge: FakeBridge | None = None, policy: Policy | None = None, limits: Limits | None = None,
-        blocked: Sequence[str] = (), mode: str = "auto", describing: Describing | None = None,
-        yielding: Yielding | None = None, ledger: Ledger | None = None, holds: Path | None = None, **client: Any,
+        blocked: Sequence[str] = (), mode: str = "auto", describing: DescriptionWriter | None = None,
+        yielding: YieldPolicy | None = None, ledger: Ledger | None = None, holds: Path | None = None, **client: Any,
     ):  # fmt: skip
         policy = policy or Policy()
         limits = limits or Limits(wall_seconds=100)
@@ -109,10 +109,10 @@ def open_door():
             return bridge
 
         connecting = connect if bridge else None
-        door = Door(runtime, offer, limits=limits, connect=connecting, yielding=yielding, holds=holds)
+        door = McpServer(runtime, offer, limits=limits, connect=connecting, yielding=yielding, holds=holds)
         async with door, Client(door.server, mode=mode, **client) as found:
             yield found
-        assert door._clients.running == {}
+        assert door._clients.programs == {}
 
     return opened
 

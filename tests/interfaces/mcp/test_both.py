@@ -12,7 +12,7 @@ from mcp import Client
 from tests.interfaces.mcp.conftest import ERAS, run, texts
 from toolfold import tool
 from toolfold.config.model import Config
-from toolfold.interfaces.mcp.setup import open_door
+from toolfold.interfaces.mcp.setup import create_mcp_server
 from toolfold.ledger.base import DecisionEntry, ExecutionFilter, Moment
 from toolfold.ledger.remote_approval import arguments_digest, decision_seal, lock
 from toolfold.ledger.sqlite.store import SqliteLedger
@@ -66,7 +66,7 @@ async def test_a_client_that_cancels_decides_nothing_and_the_console_does(
     async def cancel(_: Any, params: types.ElicitRequestFormParams) -> types.ElicitResult:
         return types.ElicitResult(action="cancel")
 
-    door = open_door(config_of(tmp_path), modules=[as_tool(pay)])
+    door = create_mcp_server(config_of(tmp_path), modules=[as_tool(pay)])
     async with door, Client(door.server, mode=era, elicitation_callback=cancel) as client:
         running = asyncio.create_task(run(client, CODE))
         counted = await decide(console, Decision(approved=True, by="console"))
@@ -89,7 +89,7 @@ async def test_an_answer_of_the_client_counts_and_one_of_the_console_after_it_do
     async def reply(_: Any, params: types.ElicitRequestFormParams) -> types.ElicitResult:
         return answer
 
-    door = open_door(config_of(tmp_path), modules=[as_tool(pay)])
+    door = create_mcp_server(config_of(tmp_path), modules=[as_tool(pay)])
     async with door, Client(door.server, mode=era, elicitation_callback=reply) as client:
         result = await run(client, CODE)
         while not (ended := await console.search(ExecutionFilter(state="ended"))):
@@ -113,7 +113,7 @@ async def test_a_client_whose_user_is_away_does_not_hold_up_the_console(tmp_path
             withdrawn.set()
         raise AssertionError("nobody answers")
 
-    door = open_door(config_of(tmp_path), modules=[as_tool(pay)])
+    door = create_mcp_server(config_of(tmp_path), modules=[as_tool(pay)])
     async with door, Client(door.server, mode="legacy", elicitation_callback=never) as client:
         running = asyncio.create_task(run(client, CODE))
         await decide(console, Decision(approved=True))
@@ -123,7 +123,7 @@ async def test_a_client_whose_user_is_away_does_not_hold_up_the_console(tmp_path
 
 
 async def test_a_client_that_cannot_ask_leaves_it_to_the_console_for_as_long_as_the_config_says(tmp_path: Path) -> None:
-    door = open_door(config_of(tmp_path, approvals_wait="0.05s"), modules=[as_tool(pay)])
+    door = create_mcp_server(config_of(tmp_path, approvals_wait="0.05s"), modules=[as_tool(pay)])
     async with door, Client(door.server, mode="legacy") as client:
         said = texts(await run(client, CODE))
 

@@ -12,14 +12,14 @@ from mcp import Client
 from tests.interfaces.mcp.conftest import ERAS, descendants, left_of, run, texts
 from toolfold.config import parse_config
 from toolfold.interfaces.mcp.questions import NO_MORE_QUESTIONS
-from toolfold.interfaces.mcp.setup import open_door
+from toolfold.interfaces.mcp.setup import create_mcp_server
 
 SERVERS = Path(__file__).parents[2] / "sources" / "mcp"
 
 
 @asynccontextmanager
 async def opened(config: str, mode: str, *, callback: bool = False, **client):
-    door = open_door(parse_config(f"{config}\nledger: {{where: memory}}\n"), callback=callback)
+    door = create_mcp_server(parse_config(f"{config}\nledger: {{where: memory}}\n"), callback=callback)
     async with door, Client(door.server, mode=mode, **client) as found:
         yield found
 

@@ -7,7 +7,7 @@ import mcp_types as types
 import pytest
 
 from tests.interfaces.mcp.conftest import ERAS, FakeBridge, Server, bridged
-from toolfold.interfaces.mcp.offer import CAPS, SAFE_CHARACTERS, Describing, kept_characters
+from toolfold.interfaces.mcp.offer import CAPS, SAFE_CHARACTERS, DescriptionWriter, description_limit
 from toolfold.interfaces.mcp.texts import CONTRACT, INSTRUCTIONS
 from toolfold.tools.tool import Tool
 
@@ -65,7 +65,7 @@ async def test_no_client_in_the_table_ever_cuts_a_text(open_door, mode, bridge, 
         tools = (await client.list_tools()).tools
         told = client.instructions if hasattr(client, "instructions") else INSTRUCTIONS
 
-    assert kept_characters(cap.client, version) == cap.characters
+    assert description_limit(cap.client, version) == cap.characters
     assert [tool.name for tool in tools if units(tool.description) > cap.characters] == []
     assert units(told) <= cap.characters
 
@@ -82,7 +82,7 @@ async def test_no_client_in_the_table_ever_cuts_a_text(open_door, mode, bridge, 
     ],
 )
 def test_what_a_client_keeps_is_known_by_its_name_and_version(client, version, kept) -> None:
-    assert kept_characters(client, version) == kept
+    assert description_limit(client, version) == kept
 
 
 async def test_fourteen_tools_with_long_words_all_have_their_signature(open_door) -> None:
@@ -98,7 +98,7 @@ async def test_fourteen_tools_with_long_words_all_have_their_signature(open_door
 async def test_a_config_tells_of_a_client_that_shows_more_or_less(open_door) -> None:
     shown = {}
     for characters in (1_500, 40_000):
-        describing = Describing(max_characters=characters)
+        describing = DescriptionWriter(max_characters=characters)
         async with open_door(bridge=like_eight_servers(), describing=describing) as client:
             shown[characters] = (await client.list_tools()).tools
 
@@ -134,7 +134,7 @@ async def test_tools_that_programs_used_before_come_first_and_keep_their_signatu
     async def history() -> Past:
         return Past(uses={"mcp__server_7__do_one_thing_12": 3, "mcp__server_5__do_one_thing_0": 1})
 
-    async with open_door(bridge=like_eight_servers(), describing=Describing(history=history)) as client:
+    async with open_door(bridge=like_eight_servers(), describing=DescriptionWriter(history=history)) as client:
         described = (await client.list_tools()).tools[0].description or ""
 
     assert signatures(described) == ["mcp__server_7__do_one_thing_12", "mcp__server_5__do_one_thing_0"]
@@ -146,7 +146,7 @@ async def test_the_order_stays_for_a_client_whatever_its_programs_call(open_door
     async def history() -> Past:
         return known.pop(0)
 
-    async with open_door(bridge=like_server_filesystem(), describing=Describing(history=history)) as client:
+    async with open_door(bridge=like_server_filesystem(), describing=DescriptionWriter(history=history)) as client:
         first = (await client.list_tools()).tools[0].description
         again = (await client.list_tools()).tools[0].description
 
@@ -160,7 +160,7 @@ async def test_shapes_that_were_learned_are_in_the_description(open_door) -> Non
         return Past(shapes={"mcp__git__log": shape})
 
     bridge = FakeBridge({"git": Server("git", tools=1)}, [bridged("git", "log")])
-    async with open_door(bridge=bridge, describing=Describing(history=history)) as client:
+    async with open_door(bridge=bridge, describing=DescriptionWriter(history=history)) as client:
         described = (await client.list_tools()).tools[0].description or ""
 
     assert described.splitlines()[-1] == "mcp__git__log(...) -> {id: int}  # as seen"
@@ -170,7 +170,7 @@ async def test_a_history_that_cannot_be_read_costs_only_the_order(open_door, cap
     async def history() -> Past:
         raise OSError("disk is gone")
 
-    async with open_door(bridge=like_server_filesystem(), describing=Describing(history=history)) as client:
+    async with open_door(bridge=like_server_filesystem(), describing=DescriptionWriter(history=history)) as client:
         described = (await client.list_tools()).tools[0].description
 
     assert signatures(described)[0] == "mcp__files__tool_0"
@@ -178,7 +178,7 @@ async def test_a_history_that_cannot_be_read_costs_only_the_order(open_door, cap
 
 
 async def test_the_contracts_description_is_the_specifications_word_for_word(open_door) -> None:
-    describing = Describing(is_contract=True)
+    describing = DescriptionWriter(is_contract=True)
     async with open_door(bridge=like_server_filesystem(), describing=describing) as client:
         tools = (await client.list_tools()).tools
 

@@ -280,7 +280,7 @@ async def test_a_sandbox_that_cannot_be_had_is_told_to_each_program(monkeypatch)
 
     from toolfold.errors import EngineUnavailable
     from toolfold.interfaces.mcp.offer import Offer
-    from toolfold.interfaces.mcp.server import Door
+    from toolfold.interfaces.mcp.server import McpServer
     from toolfold.runtime import Runtime
     from toolfold.testing import ScriptedEngine
 
@@ -290,7 +290,7 @@ async def test_a_sandbox_that_cannot_be_had_is_told_to_each_program(monkeypatch)
 
     runtime = Runtime(engine=Broken())
     with contextlib.suppress(ExceptionGroup):
-        async with Door(runtime, Offer(runtime)) as door, Client(door.server) as client:
+        async with McpServer(runtime, Offer(runtime)) as door, Client(door.server) as client:
             result = await run(client, "print(1)")
 
     assert texts(result) == [

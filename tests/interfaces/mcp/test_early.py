@@ -14,8 +14,8 @@ import pytest
 from mcp.shared.message import SessionMessage
 
 from tests.interfaces.mcp.test_stdio import COMMAND, environment
-from toolfold.interfaces.mcp import Door
-from toolfold.interfaces.mcp.early_answer import Early, EarlyAnswers
+from toolfold.interfaces.mcp import McpServer
+from toolfold.interfaces.mcp.early_answer import EarlyAnswers, EarlyTraffic
 from toolfold.interfaces.mcp.offer import Offer
 from toolfold.interfaces.mcp.texts import INSTRUCTIONS
 from toolfold.testing import scripted
@@ -36,7 +36,7 @@ def discovery(version: object = "2026-07-28", id_: object = 0, **changes: object
     return {"jsonrpc": "2.0", "id": id_, "method": "server/discover", "params": {"_meta": meta}}
 
 
-def early(data: bytes) -> tuple[Early, bytes]:
+def early(data: bytes) -> tuple[EarlyTraffic, bytes]:
     """What is answered to these bytes, when they are all that is there."""
     (stdin, client_writes), (client_reads, stdout) = os.pipe(), os.pipe()
     with open(client_writes, "wb", 0) as writing, open(client_reads, "rb") as reading, open(stdin, "rb", 0):
@@ -59,7 +59,7 @@ def renamed(message: dict[str, Any], number: int) -> bytes:
 
 async def answer_of_the_sdk(request: dict[str, Any]) -> dict[str, Any]:
     runtime, _ = scripted()
-    door = Door(runtime, Offer(runtime))
+    door = McpServer(runtime, Offer(runtime))
     to_server, server_reads = anyio.create_memory_object_stream[SessionMessage | Exception](1)
     server_writes, from_server = anyio.create_memory_object_stream[SessionMessage](1)
     async with door, anyio.create_task_group() as group:
@@ -89,7 +89,7 @@ async def answer_of_the_sdk(request: dict[str, Any]) -> dict[str, Any]:
 async def test_it_is_word_for_word_the_answer_of_the_sdk(request_) -> None:
     done, written = early(line(request_))
 
-    assert done == Early(data=renamed(request_, 0), answered=("toolfold-answered-0",))
+    assert done == EarlyTraffic(data=renamed(request_, 0), answered=("toolfold-answered-0",))
     assert json.loads(written) == await answer_of_the_sdk(request_)
 
 
@@ -120,7 +120,7 @@ def test_what_is_doubtful_is_left_to_the_sdk_with_every_byte(data) -> None:
     # More than a pipe holds at once would wait for a reader.
     data = data[:60_000]
 
-    assert early(data) == (Early(data=data), b"")
+    assert early(data) == (EarlyTraffic(data=data), b"")
 
 
 PING = {"jsonrpc": "2.0", "id": 1, "method": "ping"}

@@ -6,7 +6,7 @@ from mcp import Client
 
 from tests.interfaces.mcp.conftest import run, texts
 from toolfold.config import parse_config
-from toolfold.interfaces.mcp.setup import open_door
+from toolfold.interfaces.mcp.setup import create_mcp_server
 from toolfold.sources.functions import as_tool
 
 
@@ -25,7 +25,7 @@ async def test_the_next_session_is_told_the_shape_and_the_order_and_a_search_at_
     described = []
     found = []
     for _ in range(2):
-        door = open_door(config, modules=[as_tool(get_team), as_tool(get_user)])
+        door = create_mcp_server(config, modules=[as_tool(get_team), as_tool(get_user)])
         async with door, Client(door.server) as client:
             described.append((await client.list_tools()).tools[0].description or "")
             await run(client, "await get_user(id=1)\nawait get_user(id=2)")

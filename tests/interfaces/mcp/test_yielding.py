@@ -18,12 +18,19 @@ from tests.interfaces.mcp.conftest import ERAS, descendants, run, texts, until
 from tests.interfaces.mcp.test_stdio import server
 from toolfold.errors import UsageError
 from toolfold.interfaces.mcp.render import TRUNCATED
-from toolfold.interfaces.mcp.tasks import Holds, Yielding, checked_id, left_of, new_id, yielding_of
+from toolfold.interfaces.mcp.tasks import (
+    ExecutionLocks,
+    YieldPolicy,
+    check_id,
+    new_id,
+    remaining_seconds,
+    yield_policy_of,
+)
 from toolfold.ledger.sqlite.store import SqliteLedger
 from toolfold.models import Limits
 from toolfold.tools.policy import Policy
 
-SOON = Yielding(0.4)
+SOON = YieldPolicy(0.4)
 DONE = "[Script executed successfully]\n"
 RUNNING = "[Script still running]\n"
 
@@ -68,7 +75,7 @@ def plain(result: types.CallToolResult) -> list[str]:
 def test_the_start_of_the_sandbox_counts_for_the_time_of_a_request(
     seconds: float | None, spent: float, left: float | None
 ) -> None:
-    assert left_of(seconds, spent) == left
+    assert remaining_seconds(seconds, spent) == left
 
 
 @pytest.mark.parametrize("mode", ERAS)
@@ -207,7 +214,7 @@ async def test_times_that_are_none_are_refused_and_huge_ones_never_yield(open_do
 
 
 async def test_the_wall_clock_covers_the_whole(open_door) -> None:
-    async with open_door(yielding=Yielding(0.3), limits=Limits(wall_seconds=2.0)) as client:
+    async with open_door(yielding=YieldPolicy(0.3), limits=Limits(wall_seconds=2.0)) as client:
         first = await run(client, "while True: pass")
         last = await wait(client, id_in(first), yield_after_seconds=60)
 
@@ -389,34 +396,34 @@ def _is_server(pid: int) -> bool:
 @pytest.mark.parametrize(
     ("configured", "environment", "expected"),
     [
-        (None, {}, Yielding(None, None)),
-        (50.0, {}, Yielding(50.0, None)),
-        (None, {"MCP_TOOL_TIMEOUT": "60000"}, Yielding(48.0, 48.0)),
-        (50.0, {"MCP_TOOL_TIMEOUT": "60000"}, Yielding(48.0, 48.0)),
-        (10.0, {"MCP_TOOL_TIMEOUT": "60000"}, Yielding(10.0, 48.0)),
-        (None, {"MCP_TOOL_TIMEOUT": "600000"}, Yielding(None, 480.0)),  # programs may take 120 s
-        (None, {"MCP_TOOL_TIMEOUT": "a while"}, Yielding(None, None)),
-        (None, {"MCP_TOOL_TIMEOUT": "0"}, Yielding(None, None)),
+        (None, {}, YieldPolicy(None, None)),
+        (50.0, {}, YieldPolicy(50.0, None)),
+        (None, {"MCP_TOOL_TIMEOUT": "60000"}, YieldPolicy(48.0, 48.0)),
+        (50.0, {"MCP_TOOL_TIMEOUT": "60000"}, YieldPolicy(48.0, 48.0)),
+        (10.0, {"MCP_TOOL_TIMEOUT": "60000"}, YieldPolicy(10.0, 48.0)),
+        (None, {"MCP_TOOL_TIMEOUT": "600000"}, YieldPolicy(None, 480.0)),  # programs may take 120 s
+        (None, {"MCP_TOOL_TIMEOUT": "a while"}, YieldPolicy(None, None)),
+        (None, {"MCP_TOOL_TIMEOUT": "0"}, YieldPolicy(None, None)),
     ],
 )
 def test_programs_yield_below_the_timeout_of_the_client_that_is_known(configured, environment, expected) -> None:
-    assert yielding_of(configured, environment, 120.0) == expected
+    assert yield_policy_of(configured, environment, 120.0) == expected
 
 
 def test_a_request_gets_no_longer_than_its_client_waits() -> None:
-    assert Yielding(48.0, 48.0).seconds_for(3600) == 48.0
+    assert YieldPolicy(48.0, 48.0).seconds_for(3600) == 48.0
 
 
 def test_an_id_belongs_to_its_owner() -> None:
     mine = new_id("me")
 
-    assert checked_id(mine, "me") == mine
+    assert check_id(mine, "me") == mine
     with pytest.raises(UsageError):
-        checked_id(mine, "you")
+        check_id(mine, "you")
 
 
 def test_a_program_that_no_process_ever_held_is_nobodys_to_take(tmp_path: Path) -> None:
-    one, two = Holds(tmp_path / "held"), Holds(tmp_path / "held")
+    one, two = ExecutionLocks(tmp_path / "held"), ExecutionLocks(tmp_path / "held")
 
     assert not one.take("a", is_new=False)
     assert one.take("a", is_new=True)

@@ -1,4 +1,4 @@
-"""Which of the parent's tools a program is granted.
+"""Grants of the parent's tools to a program.
 
 The child does not know the parent's tools unless the parent lists them. Then the program is granted
 those. Else it is granted what its text names, so that this is checked and can be imported, and one tool
@@ -58,8 +58,8 @@ class ListedTool(BaseModel):
     """Of type `string`: the observation is text even where it looks like JSON."""
 
 
-def granted(
-    text: str, listed: Sequence[str | ListedTool] | None, taken: Collection[str], limits: Limits = _LIMITS
+def grant_tools(
+    text: str, listed: Sequence[str | ListedTool] | None, reserved_names: Collection[str], limits: Limits = _LIMITS
 ) -> tuple[ToolSpec, ...]:
     """The parent's tools that a program may call.
 
@@ -67,15 +67,17 @@ def granted(
     child has itself, and keeps.
     """
     if listed is None:
-        return granted_by_name(mentioned_names(text, limits), taken)
-    tools = {one.name: one for one in (ListedTool(name=one) if isinstance(one, str) else one for one in listed)}
+        return grant_by_name(mentioned_names(text, limits), reserved_names)
+    tools = {tool.name: tool for tool in (ListedTool(name=tool) if isinstance(tool, str) else tool for tool in listed)}
     identifiers = unique_names(tools)
-    return tuple(_spec(tool, identifiers[name]) for name, tool in tools.items() if identifiers[name] not in taken)
+    return tuple(
+        _spec(tool, identifiers[name]) for name, tool in tools.items() if identifiers[name] not in reserved_names
+    )
 
 
-def granted_by_name(names: Collection[str], taken: Collection[str]) -> tuple[ToolSpec, ...]:
+def grant_by_name(names: Collection[str], reserved_names: Collection[str]) -> tuple[ToolSpec, ...]:
     """The tools that a program's text names, and one for every other name."""
-    own = sorted(set(names) - set(taken))
+    own = sorted(set(names) - set(reserved_names))
     return (*(_CALL_TOOL if name == CALL_TOOL else _spec(ListedTool(name=name), name) for name in own), _ANY_TOOL)
 
 
@@ -91,7 +93,7 @@ def _spec(tool: ListedTool, identifier: str) -> ToolSpec:
 
 
 # Any: arguments are JSON.
-def meant(spec: ToolSpec, arguments: dict[str, Any]) -> tuple[str, dict[str, Any]]:
+def resolve_call(spec: ToolSpec, arguments: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     """The tool and the arguments that a call is for: two of ours name another."""
     if spec is _ANY_TOOL:
         return str(arguments[_NAME_ARGUMENT]), arguments["arguments"]

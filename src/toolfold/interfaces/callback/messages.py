@@ -1,4 +1,4 @@
-"""The messages between parent and child. Both sides import this; it knows neither of them."""
+"""Messages between parent and child, and outcomes as JSON. Both sides import this; it knows neither."""
 
 from __future__ import annotations
 
@@ -84,13 +84,13 @@ class ResumeResult(Result):
 TRUNCATED: Final = "\n... (truncated)"
 NOTHING_CALLED: Final = "no tool was called; correct the program and send it again"
 _TRACEBACK: Final = "Traceback (most recent call last):\n"
-_CAUSED: Final = "\nThe above exception was the direct cause of the following exception:\n\n"
+_CAUSE_SEPARATOR: Final = "\nThe above exception was the direct cause of the following exception:\n\n"
 _TYPE_OF_STATUS: Final = {"timeout": "TimeoutError", "cancelled": "Cancelled", "limit": "LimitExceeded"}
 _TYPE_OF_KIND: Final = {"value": "ValueError", "memory": "MemoryError"}
 
 
 @dataclass(slots=True)
-class Answered:
+class ForwardedCall:
     """A call that the parent was told of, and its reply if there is one."""
 
     call: OpenCall
@@ -110,28 +110,28 @@ class Frame:
     """Its seconds are real ones."""
 
 
-def to_json(outcome: Outcome, answered: Sequence[Answered], frame: Frame) -> str:
+def to_json(outcome: Outcome, entries: Sequence[ForwardedCall], frame: Frame) -> str:
     """How a program ended."""
-    raised = _raised(outcome, answered)
-    stderr = _with_cause(outcome.stderr, raised)
+    failing_entry = _failing_entry(outcome, entries)
+    stderr = _with_cause(outcome.stderr, failing_entry)
     return _dump(
         frame,
         success=outcome.status == "finished",
         stdout=outcome.stdout + (TRUNCATED if outcome.stdout_cut_bytes else ""),
         stderr=stderr + (TRUNCATED if outcome.stderr_cut_bytes else ""),
-        tool_calls=[_call(one) for one in answered],
-        tool_results=[_result(one) for one in answered],
+        tool_calls=[_call(entry) for entry in entries],
+        tool_results=[_result(entry) for entry in entries],
         return_value=value_as_json(outcome.value),
         error=_error(outcome, stderr),
     )
 
 
-def error_json(error: ToolfoldError, frame: Frame, answered: Sequence[Answered] = ()) -> str:
+def error_json(error: ToolfoldError, frame: Frame, entries: Sequence[ForwardedCall] = ()) -> str:
     """Why a program could not run, or died with its sandbox after these calls."""
     return _dump(
         frame,
-        tool_calls=[_call(one) for one in answered],
-        tool_results=[_result(one) for one in answered],
+        tool_calls=[_call(entry) for entry in entries],
+        tool_results=[_result(entry) for entry in entries],
         error={"type": type(error).__name__, "message": str(error), "traceback": ""},
     )
 
@@ -158,22 +158,22 @@ def _dump(frame: Frame, *, success: bool = False, stdout: str = "", stderr: str 
     )
 
 
-def _call(one: Answered) -> Json:
+def _call(entry: ForwardedCall) -> Json:
     return {
-        "tool_name": one.call.name,
-        "args": one.call.arguments,
-        "tool_call_id": one.call.id,
-        "parsed": one.reply is not None and one.reply.parsed,
-        "has_error": one.reply is None or one.error is not None,
+        "tool_name": entry.call.name,
+        "args": entry.call.arguments,
+        "tool_call_id": entry.call.id,
+        "parsed": entry.reply is not None and entry.reply.parsed,
+        "has_error": entry.reply is None or entry.error is not None,
     }
 
 
-def _result(one: Answered) -> Json:
-    observation = one.reply.observation if one.reply is not None else "the program ended before the reply"
+def _result(entry: ForwardedCall) -> Json:
+    observation = entry.reply.observation if entry.reply is not None else "the program ended before the reply"
     return {
-        "tool_call_id": one.call.id,
+        "tool_call_id": entry.call.id,
         "observation": observation,
-        "has_error": one.reply is None or one.error is not None,
+        "has_error": entry.reply is None or entry.error is not None,
     }
 
 
@@ -187,11 +187,11 @@ def _error(outcome: Outcome, stderr: str) -> Json:
     message = problem.message if problem is not None else "the program was stopped"
     if outcome.status in _TYPE_OF_STATUS:
         return {"type": _TYPE_OF_STATUS[outcome.status], "message": message, "traceback": ""}
-    place = stderr.find(_TRACEBACK)
+    position = stderr.find(_TRACEBACK)
     kind, rest = _parts(message)
     if problem is None or problem.kind != "exception":
         kind, rest = _TYPE_OF_KIND.get(problem.kind if problem is not None else "", "ProgramFailed"), message
-    return {"type": kind, "message": rest, "traceback": stderr[place:] if place >= 0 else ""}
+    return {"type": kind, "message": rest, "traceback": stderr[position:] if position >= 0 else ""}
 
 
 def _parts(message: str) -> tuple[str, str]:
@@ -203,17 +203,17 @@ def _parts(message: str) -> tuple[str, str]:
     return kind, text
 
 
-def _raised(outcome: Outcome, answered: Sequence[Answered]) -> Answered | None:
+def _failing_entry(outcome: Outcome, entries: Sequence[ForwardedCall]) -> ForwardedCall | None:
     """The call whose failure ended the program."""
     if outcome.status != "failed":
         return None
     ending = outcome.stderr.rstrip()
-    failed = (one for one in reversed(answered) if one.error is not None)
-    return next((one for one in failed if ending.endswith(f"\nToolError: {one.error}".rstrip())), None)
+    failures = (entry for entry in reversed(entries) if entry.error is not None)
+    return next((entry for entry in failures if ending.endswith(f"\nToolError: {entry.error}".rstrip())), None)
 
 
-def _with_cause(stderr: str, raised: Answered | None) -> str:
+def _with_cause(stderr: str, failing_entry: ForwardedCall | None) -> str:
     """Before the traceback of a tool error stands that of the executor which caused it."""
-    cause = raised.reply.cause if raised is not None and raised.reply is not None else ""
-    place = stderr.rfind(_TRACEBACK)
-    return f"{stderr[:place]}{cause}{_CAUSED}{stderr[place:]}" if cause and place >= 0 else stderr
+    cause = failing_entry.reply.cause if failing_entry is not None and failing_entry.reply is not None else ""
+    position = stderr.rfind(_TRACEBACK)
+    return f"{stderr[:position]}{cause}{_CAUSE_SEPARATOR}{stderr[position:]}" if cause and position >= 0 else stderr

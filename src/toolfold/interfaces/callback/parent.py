@@ -1,4 +1,4 @@
-"""The parent's side of the extension: answers the child's calls until the program has ended."""
+"""Parent side of the callback extension: answers the child's calls until the program has ended."""
 
 from __future__ import annotations
 
@@ -46,19 +46,19 @@ class ParentTools(ClientExtension):
         return [ResultClaim(result_type="toolfold/calls", model=CallsResult, resolve=self._resolve)]
 
     async def _resolve(self, first: CallsResult, context: ClaimContext) -> CallToolResult:
-        talk = _Talk(context.session, first.execution_id, self._answer)
+        conversation = _Conversation(context.session, first.execution_id, self._answer)
         try:
-            result = await talk.to_the_end(ResumeResult(calls=first.calls, seconds_left=first.seconds_left))
+            result = await conversation.run(ResumeResult(calls=first.calls, seconds_left=first.seconds_left))
         except asyncio.CancelledError:
             with anyio.CancelScope(shield=True), anyio.move_on_after(_GOODBYE_SECONDS):
-                await talk.cancel()
+                await conversation.cancel()
             raise
         finally:
-            talk.close()
+            conversation.close()
         return CallToolResult(content=[TextContent(text=result.final or "")], is_error=result.has_failed)
 
 
-class _Talk:
+class _Conversation:
     """One program's calls."""
 
     def __init__(
@@ -70,7 +70,7 @@ class _Talk:
         self._running: set[asyncio.Task[ToolReply]] = set()
         self._room = asyncio.Semaphore(_AT_ONCE)
 
-    async def to_the_end(self, step: ResumeResult) -> ResumeResult:
+    async def run(self, step: ResumeResult) -> ResumeResult:
         while step.final is None:
             self._running |= {asyncio.create_task(self._reply(call)) for call in step.calls}
             replies = await self._some_replies(step.seconds_left)

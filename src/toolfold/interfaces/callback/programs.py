@@ -1,4 +1,4 @@
-"""The child's side: programs that wait for their parent, and how they end.
+"""Child side of the callback extension: programs that wait for their parent, inline ones, saved texts.
 
 The timeout covers the whole execution, including the parent's work. Between two requests of the parent
 the execution is paused, and only the deadline here can end it.
@@ -22,9 +22,9 @@ import msgspec
 from toolfold.checking import LARGE_TEXT_CHARACTERS, LargeChecks
 from toolfold.errors import ReplyUnfit, ToolfoldError, ToolRefused, UsageError
 from toolfold.execution.background import drive, refuse_approvals
-from toolfold.interfaces.callback.grants import ListedTool, granted, granted_by_name, meant
+from toolfold.interfaces.callback.grants import ListedTool, grant_by_name, grant_tools, resolve_call
 from toolfold.interfaces.callback.messages import (
-    Answered,
+    ForwardedCall,
     Frame,
     OpenCall,
     ResumeResult,
@@ -49,7 +49,7 @@ UNREAD_SECONDS: Final = 60.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wish:
+class CallbackRequest:
     """What the caller of `programmatic_tool_calling` asks for."""
 
     code: str
@@ -74,7 +74,7 @@ class _Program:
     specs: dict[str, ToolSpec]
     began: float
     over: asyncio.Future[ResumeResult]
-    calls: dict[int, Answered] = field(default_factory=dict)
+    calls: dict[int, ForwardedCall] = field(default_factory=dict)
     is_late: bool = False
     is_running: bool = False
     """Between the parent's replies and the next pause."""
@@ -89,7 +89,7 @@ class _Program:
             self.timer.cancel()
 
 
-class Executions:
+class CallbackExecutions:
     """Programs with a parent's tools, on one runtime.
 
     Args:
@@ -107,24 +107,24 @@ class Executions:
         # Any: steps and deadlines are waited for elsewhere, or by nobody.
         self._tasks: set[asyncio.Task[Any]] = set()
 
-    async def begin(self, wish: Wish, *, has_parent: bool = True) -> tuple[str, ResumeResult]:
+    async def begin(self, request: CallbackRequest, *, has_parent: bool = True) -> tuple[str, ResumeResult]:
         """Start a program: its id, and its first calls or its end."""
         began = time.perf_counter()
-        frame = frame_of(wish)
+        frame = frame_of(request)
         try:
-            limits = limits_of(wish, self._limits)
-            frame = frame_of(replace(wish, workspace=wish.workspace or self._workspace), is_saved=True)
-            taken = {name for spec in self._runtime.tools for name in (spec.python_name, *spec.aliases)}
-            specs = await specs_of(wish, limits, taken, self._large_texts) if has_parent else ()
-            step = await self._runtime.start(wish.code, tools=specs, limits=limits)
+            limits = limits_of(request, self._limits)
+            frame = frame_of(replace(request, workspace=request.workspace or self._workspace), is_saved=True)
+            reserved_names = {name for spec in self._runtime.tools for name in (spec.python_name, *spec.aliases)}
+            specs = await parent_specs(request, limits, reserved_names, self._large_texts) if has_parent else ()
+            step = await self._runtime.start(request.code, tools=specs, limits=limits)
         except ToolfoldError as error:
-            return "", ResumeResult(final=error_json(error, at(frame, began)), has_failed=True)
+            return "", ResumeResult(final=error_json(error, with_seconds(frame, began)), has_failed=True)
         loop = asyncio.get_running_loop()
         program = _Program(step.execution_id, frame, {spec.name: spec for spec in specs}, began, loop.create_future())
         if isinstance(step, Paused):
             self._programs[program.execution_id] = program
             program.timer = loop.call_later(program.seconds_left, lambda: self._track(self._expire(program)))
-        return program.execution_id, await self._step(program, _at_once(step))
+        return program.execution_id, await self._step(program, _as_coroutine(step))
 
     async def resume(self, execution_id: str, replies: Sequence[ToolReply]) -> ResumeResult:
         """Hand over replies: the next calls, or the end. Without replies, wait for the end."""
@@ -136,7 +136,7 @@ class Executions:
         fitting = (
             []
             if program.over.done()
-            else [self._reply(program, number, one) for number, one in _open(program, replies)]
+            else [self._reply(program, number, reply) for number, reply in _open_replies(program, replies)]
         )
         if not fitting:
             return await self._wait_for_end(program)
@@ -153,22 +153,22 @@ class Executions:
 
     # replies
 
-    def _reply(self, program: _Program, number: int, given: ToolReply) -> Reply:
+    def _reply(self, program: _Program, number: int, reply: ToolReply) -> Reply:
         """What the program gets."""
-        one = program.calls[number]
-        value = read_reply(one, given, program.specs.get(one.call.name), self._limits.reply_bytes)
-        return Reply(call_id=number, value=value, error=one.error)
+        entry = program.calls[number]
+        value = read_reply(entry, reply, program.specs.get(entry.call.name), self._limits.reply_bytes)
+        return Reply(call_id=number, value=value, error=entry.error)
 
     # steps
 
-    async def _step(self, program: _Program, going: Coroutine[Any, Any, Paused | Outcome]) -> ResumeResult:
+    async def _step(self, program: _Program, step: Coroutine[Any, Any, Paused | Outcome]) -> ResumeResult:
         program.is_running = True
         try:
-            return await self._result(program, await going)
+            return await self._result(program, await step)
         except ToolfoldError as error:
             await self._runtime.cancel(program.execution_id)
             return self._settle(
-                program, error_json(error, at(program.frame, program.began), list(program.calls.values()))
+                program, error_json(error, with_seconds(program.frame, program.began), list(program.calls.values()))
             )
         finally:
             program.is_running = False
@@ -179,7 +179,7 @@ class Executions:
             return self._finish(program, step)
         if program.is_late:  # it paused at the moment its time ran out
             return await self._end_paused(program)
-        fresh = [_told(program, call) for call in step.calls if call.id not in program.calls]
+        fresh = [_forward(program, call) for call in step.calls if call.id not in program.calls]
         return ResumeResult(calls=fresh, seconds_left=program.seconds_left)
 
     # the end
@@ -203,7 +203,7 @@ class Executions:
     def _finish(self, program: _Program, outcome: Outcome) -> ResumeResult:
         if program.is_late:
             outcome = _too_late(outcome, program.frame)
-        text = to_json(outcome, list(program.calls.values()), at(program.frame, program.began))
+        text = to_json(outcome, list(program.calls.values()), with_seconds(program.frame, program.began))
         return self._settle(program, text, has_failed=outcome.status != "finished")
 
     def _settle(self, program: _Program, final: str, *, has_failed: bool = True) -> ResumeResult:
@@ -227,33 +227,33 @@ class Executions:
         return task
 
 
-async def _at_once(step: Paused | Outcome) -> Paused | Outcome:
+async def _as_coroutine(step: Paused | Outcome) -> Paused | Outcome:
     return step
 
 
-def _open(program: _Program, replies: Sequence[ToolReply]) -> Iterator[tuple[int, ToolReply]]:
+def _open_replies(program: _Program, replies: Sequence[ToolReply]) -> Iterator[tuple[int, ToolReply]]:
     """Replies to calls that are open, by the number that the runtime knows; others are ignored."""
-    numbers = {one.call.id: number for number, one in program.calls.items() if one.reply is None}
+    numbers = {entry.call.id: number for number, entry in program.calls.items() if entry.reply is None}
     for reply in replies:
         number = numbers.pop(reply.id, None)
         if number is not None:
             yield number, reply
 
 
-def _told(program: _Program, call: Call) -> OpenCall:
-    name, arguments = meant(program.specs[call.tool], value_as_json(call.arguments))
-    told = OpenCall(id=f"call_{program.execution_id}_{call.id}", name=name, arguments=arguments)
-    program.calls[call.id] = Answered(told)
-    return told
+def _forward(program: _Program, call: Call) -> OpenCall:
+    name, arguments = resolve_call(program.specs[call.tool], value_as_json(call.arguments))
+    open_call = OpenCall(id=f"call_{program.execution_id}_{call.id}", name=name, arguments=arguments)
+    program.calls[call.id] = ForwardedCall(open_call)
+    return open_call
 
 
-def limits_of(wish: Wish, usual: Limits) -> Limits:
+def limits_of(request: CallbackRequest, usual: Limits) -> Limits:
     """Of one program.
 
     Raises:
         UsageError: its timeout is none, or too long.
     """
-    seconds, most = wish.timeout_seconds, usual.wall_seconds
+    seconds, most = request.timeout_seconds, usual.wall_seconds
     if not seconds > 0:
         raise UsageError(f"timeout {seconds!r} is not a number of seconds above 0")
     if seconds > most:
@@ -261,47 +261,49 @@ def limits_of(wish: Wish, usual: Limits) -> Limits:
     return replace(usual, wall_seconds=seconds)
 
 
-def frame_of(wish: Wish, *, is_saved: bool = False) -> Frame:
+def frame_of(request: CallbackRequest, *, is_saved: bool = False) -> Frame:
     """What the answer says besides the outcome; with `is_saved`, the program is saved for it where that is wanted.
 
     Raises:
         UsageError: it cannot be saved.
     """
     path = None
-    if is_saved and wish.filename is not None:
-        assert wish.workspace is not None
-        path = save_program(wish.code, wish.filename, wish.workspace)
-    return Frame(seconds=0.0, timeout_seconds=wish.timeout_seconds, file_path=path, is_timed=wish.clock is None)
+    if is_saved and request.filename is not None:
+        assert request.workspace is not None
+        path = save_program(request.code, request.filename, request.workspace)
+    return Frame(seconds=0.0, timeout_seconds=request.timeout_seconds, file_path=path, is_timed=request.clock is None)
 
 
-async def specs_of(wish: Wish, limits: Limits, taken: Collection[str], large: LargeChecks) -> tuple[ToolSpec, ...]:
+async def parent_specs(
+    request: CallbackRequest, limits: Limits, reserved_names: Collection[str], large: LargeChecks
+) -> tuple[ToolSpec, ...]:
     """The parent's tools that a program may call; `taken` are names of others."""
-    if wish.tools_available is not None or len(wish.code) < LARGE_TEXT_CHARACTERS:
-        return granted(wish.code, wish.tools_available, taken, limits)
-    if len(wish.code) > limits.program_bytes:
+    if request.tools_available is not None or len(request.code) < LARGE_TEXT_CHARACTERS:
+        return grant_tools(request.code, request.tools_available, reserved_names, limits)
+    if len(request.code) > limits.program_bytes:
         return ()  # the check says so
     # Nothing comes back from a text that is too much to parse; the check says that, too.
-    found = await large.ask(mentioned_names, wish.code, limits)
-    return granted_by_name(msgspec.json.decode(found, type=list[str]) if found else (), taken)
+    names_json = await large.ask(mentioned_names, request.code, limits)
+    return grant_by_name(msgspec.json.decode(names_json, type=list[str]) if names_json else (), reserved_names)
 
 
-def read_reply(one: Answered, given: ToolReply, spec: ToolSpec | None, most_bytes: int) -> Value:
+def read_reply(entry: ForwardedCall, reply: ToolReply, spec: ToolSpec | None, most_bytes: int) -> Value:
     """Note a reply, and give the value that it has for the program; none where `one` has an error then."""
-    one.reply = given
-    if not given.parsed:
-        one.error = f"no tool {one.call.name!r}; the tool executor says: {given.observation}"
-    elif given.has_error:
-        one.error = f"{one.call.name!r} failed: {given.observation}"
+    entry.reply = reply
+    if not reply.parsed:
+        entry.error = f"no tool {entry.call.name!r}; the tool executor says: {reply.observation}"
+    elif reply.has_error:
+        entry.error = f"{entry.call.name!r} failed: {reply.observation}"
     else:
         try:
-            check_size(one.call.name, len(given.observation.encode("utf-8", "replace")), most_bytes)
-            return _value(given.observation, spec)
+            check_size(entry.call.name, len(reply.observation.encode("utf-8", "replace")), most_bytes)
+            return _value(reply.observation, spec)
         except ReplyUnfit as error:
-            one.error = str(error)
+            entry.error = str(error)
     return None
 
 
-def at(frame: Frame, began: float) -> Frame:
+def with_seconds(frame: Frame, began: float) -> Frame:
     """With the time that it took, where that is told."""
     return replace(frame, seconds=time.perf_counter() - began) if frame.is_timed else frame
 
@@ -346,33 +348,33 @@ class InlinePrograms:
         self._limits = limits or Limits()
         self._large_texts = LargeChecks()
 
-    async def run(self, wish: Wish, answer: Answer) -> tuple[str, bool]:
+    async def run(self, request: CallbackRequest, answer: Answer) -> tuple[str, bool]:
         """A program, to its end: the JSON of the tool, and whether it failed."""
         began = time.perf_counter()
-        frame = frame_of(wish)
-        calls = _Calls(wish, answer, self._limits.reply_bytes)
+        frame = frame_of(request)
+        calls = _InlineCalls(request, answer, self._limits.reply_bytes)
         try:
-            limits = limits_of(wish, self._limits)
-            frame = frame_of(wish, is_saved=True)
-            specs = await specs_of(wish, limits, (), self._large_texts)
+            limits = limits_of(request, self._limits)
+            frame = frame_of(request, is_saved=True)
+            specs = await parent_specs(request, limits, (), self._large_texts)
             # Nothing may come in between: what begins next has these tools, and keeps them.
             self._runtime.replace_tools(calls.tools(specs))
-            outcome = await self._runtime.run(wish.code, limits=limits, seed=wish.seed, clock=wish.clock)
+            outcome = await self._runtime.run(request.code, limits=limits, seed=request.seed, clock=request.clock)
         except ToolfoldError as error:
-            return error_json(error, at(frame, began), calls.made), True
-        return to_json(outcome, calls.made, at(frame, began)), outcome.status != "finished"
+            return error_json(error, with_seconds(frame, began), calls.entries), True
+        return to_json(outcome, calls.entries, with_seconds(frame, began)), outcome.status != "finished"
 
 
-class _Calls:
+class _InlineCalls:
     """Those of one program."""
 
-    def __init__(self, wish: Wish, answer: Answer, reply_bytes: int) -> None:
-        self.made: list[Answered] = []
-        self._name = wish.name or secrets.token_hex(8)
+    def __init__(self, request: CallbackRequest, answer: Answer, reply_bytes: int) -> None:
+        self.entries: list[ForwardedCall] = []
+        self._name = request.name or secrets.token_hex(8)
         self._answer = answer
         self._reply_bytes = reply_bytes
         self._room = asyncio.Semaphore(AT_ONCE)
-        self._together = _Together() if wish.clock is not None else None
+        self._reply_barrier = _ReplyBarrier() if request.clock is not None else None
 
     def tools(self, specs: Sequence[ToolSpec]) -> list[Tool]:
         """The parent's, each of which leads here."""
@@ -381,25 +383,25 @@ class _Calls:
     async def _serve(self, spec: ToolSpec, arguments: Mapping[str, Value]) -> Value:
         # Any: arguments are JSON.
         plain: dict[str, Any] = value_as_json(arguments)
-        name, meant_arguments = meant(spec, plain)
-        call = OpenCall(id=f"call_{self._name}_{len(self.made) + 1}", name=name, arguments=meant_arguments)
-        one = Answered(call)
-        self.made.append(one)
-        if self._together is None:
-            given = await self._answered(call)
+        name, call_arguments = resolve_call(spec, plain)
+        call = OpenCall(id=f"call_{self._name}_{len(self.entries) + 1}", name=name, arguments=call_arguments)
+        entry = ForwardedCall(call)
+        self.entries.append(entry)
+        if self._reply_barrier is None:
+            reply = await self._reply_to(call)
         else:
-            given = await self._together.wait(self._answered(call))
-        value = read_reply(one, given, spec, self._reply_bytes)
-        if one.error is not None:
-            raise ToolRefused(one.error)  # in its own words
+            reply = await self._reply_barrier.wait(self._reply_to(call))
+        value = read_reply(entry, reply, spec, self._reply_bytes)
+        if entry.error is not None:
+            raise ToolRefused(entry.error)  # in its own words
         return value
 
-    async def _answered(self, call: OpenCall) -> ToolReply:
+    async def _reply_to(self, call: OpenCall) -> ToolReply:
         async with self._room:
             return await self._answer(call)
 
 
-class _Together:
+class _ReplyBarrier:
     """Replies to calls that were made at the same time come in the order of the calls, whichever is the first."""
 
     def __init__(self) -> None:
@@ -407,20 +409,20 @@ class _Together:
         self._waiting: list[asyncio.Future[None]] = []
 
     async def wait(self, reply: Awaitable[ToolReply]) -> ToolReply:
-        mine: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._waiting.append(mine)
+        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.append(turn)
         self._unanswered += 1
         try:
-            given = await reply
+            result = await reply
         finally:
             self._unanswered -= 1
             if not self._unanswered:
                 waiting, self._waiting = self._waiting, []
-                for one in waiting:
-                    if not one.done():
-                        one.set_result(None)
-        await mine
-        return given
+                for future in waiting:
+                    if not future.done():
+                        future.set_result(None)
+        await turn
+        return result
 
 
 # ----------------------------------------------------------------------------------------------------

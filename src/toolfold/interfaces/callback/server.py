@@ -1,4 +1,4 @@
-"""The child as an MCP server: the tool, the extension's method, and how a door takes them in.
+"""MCP server of the child: the tool, the extension's method, and registration with another server.
 
 A door opens `Executions` beside its runtime, calls `register`, and adds `TOOL` to what it lists.
 """
@@ -31,7 +31,7 @@ from toolfold.interfaces.callback.messages import (
     ResumeResult,
     error_json,
 )
-from toolfold.interfaces.callback.programs import DEFAULT_SECONDS, Executions, Wish
+from toolfold.interfaces.callback.programs import DEFAULT_SECONDS, CallbackExecutions, CallbackRequest
 from toolfold.runtime import Runtime
 
 DESCRIPTION: Final = """\
@@ -61,7 +61,7 @@ class Arguments(BaseModel):
 TOOL: Final = types.Tool(name=TOOL_NAME, description=DESCRIPTION, input_schema=Arguments.model_json_schema())
 
 # Any: the context of a server with whatever lifespan.
-Find: TypeAlias = Callable[[ServerRequestContext[Any, Any]], Executions]
+FindExecutions: TypeAlias = Callable[[ServerRequestContext[Any, Any]], CallbackExecutions]
 
 
 class ParentCallback(Extension):
@@ -74,7 +74,7 @@ class ParentCallback(Extension):
 
     identifier = EXTENSION
 
-    def __init__(self, find: Find, *, any_workspace: bool = False) -> None:
+    def __init__(self, find: FindExecutions, *, any_workspace: bool = False) -> None:
         self._find = find
         self._any_workspace = any_workspace
 
@@ -89,17 +89,17 @@ class ParentCallback(Extension):
         if params.name != TOOL_NAME:
             return await call_next(ctx)
         try:
-            wish = wish_of(params.arguments or {}, self._workspace(params))
+            request = parse_request(params.arguments or {}, self._workspace(params))
         except UsageError as error:
-            return refused(error)
-        execution_id, result = await self._find(ctx).begin(wish, has_parent=_has_extension(ctx))
+            return refusal_result(error)
+        execution_id, result = await self._find(ctx).begin(request, has_parent=_has_extension(ctx))
         if result.final is not None:
-            return final(result.final, has_failed=result.has_failed)
+            return final_result(result.final, has_failed=result.has_failed)
         return CallsResult(execution_id=execution_id, calls=result.calls, seconds_left=result.seconds_left)
 
     def _workspace(self, params: types.CallToolRequestParams) -> Path | None:
-        said = (params.meta or {}).get(WORKSPACE) if self._any_workspace else None
-        return Path(said) if isinstance(said, str) else None
+        workspace = (params.meta or {}).get(WORKSPACE) if self._any_workspace else None
+        return Path(workspace) if isinstance(workspace, str) else None
 
     # Any: a `RequestHandler` of the SDK takes the params type that it is bound with.
     async def _resume(self, ctx: ServerRequestContext[Any, Any], params: Any) -> ResumeResult:
@@ -129,13 +129,13 @@ def register(server: Server[Any], callback: ParentCallback) -> None:
     server.extensions[callback.identifier] = callback.settings()
 
 
-def make_server(workspace: Path, *, engine: str = "auto", any_workspace: bool = False) -> Server[Executions]:
+def make_server(workspace: Path, *, engine: str = "auto", any_workspace: bool = False) -> Server[CallbackExecutions]:
     """A server that has this tool only, with a runtime of its own."""
 
     @asynccontextmanager
-    async def lifespan(_: Server[Executions]) -> AsyncIterator[Executions]:
+    async def lifespan(_: Server[CallbackExecutions]) -> AsyncIterator[CallbackExecutions]:
         async with Runtime(engine=engine, entry_name=TOOL_NAME, door="mcp") as runtime:
-            yield Executions(runtime, workspace=workspace)
+            yield CallbackExecutions(runtime, workspace=workspace)
 
     async def list_tools(*_: object) -> types.ListToolsResult:
         return types.ListToolsResult(tools=[TOOL])
@@ -148,23 +148,23 @@ def make_server(workspace: Path, *, engine: str = "auto", any_workspace: bool = 
     return server
 
 
-def wish_of(arguments: dict[str, Any], workspace: Path | None) -> Wish:
+def parse_request(arguments: dict[str, Any], workspace: Path | None) -> CallbackRequest:
     """What the arguments of the tool ask for.
 
     Raises:
         UsageError: one of them is wrong.
     """
     try:
-        given = Arguments.model_validate(arguments)
+        options = Arguments.model_validate(arguments)
     except ValidationError as error:
         first = error.errors()[0]
-        place = ".".join(str(part) for part in first["loc"])
-        raise UsageError(f"argument {place!r} of {TOOL_NAME!r}: {first['msg']}") from error
-    return Wish(
-        code=given.code,
-        filename=given.filename,
-        timeout_seconds=given.timeout,
-        tools_available=given.tools_available,
+        location = ".".join(str(part) for part in first["loc"])
+        raise UsageError(f"argument {location!r} of {TOOL_NAME!r}: {first['msg']}") from error
+    return CallbackRequest(
+        code=options.code,
+        filename=options.filename,
+        timeout_seconds=options.timeout,
+        tools_available=options.tools_available,
         workspace=workspace,
     )
 
@@ -174,11 +174,11 @@ def _has_extension(ctx: ServerRequestContext[Any, Any]) -> bool:
     return capabilities is not None and EXTENSION in (capabilities.extensions or {})
 
 
-def refused(error: UsageError) -> types.CallToolResult:
+def refusal_result(error: UsageError) -> types.CallToolResult:
     """Arguments that no program can be made of."""
-    return final(error_json(error, Frame(seconds=0.0, timeout_seconds=DEFAULT_SECONDS)), has_failed=True)
+    return final_result(error_json(error, Frame(seconds=0.0, timeout_seconds=DEFAULT_SECONDS)), has_failed=True)
 
 
-def final(text: str, *, has_failed: bool) -> types.CallToolResult:
+def final_result(text: str, *, has_failed: bool) -> types.CallToolResult:
     """The end of a program."""
     return types.CallToolResult(content=[types.TextContent(text=text)], is_error=has_failed)

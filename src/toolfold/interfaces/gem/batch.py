@@ -21,7 +21,7 @@ from mcp_types import CallToolResult, ListToolsResult
 from toolfold.errors import UsageError
 from toolfold.interfaces.callback.messages import TOOL_NAME, WORKSPACE
 from toolfold.interfaces.callback.programs import InlinePrograms
-from toolfold.interfaces.callback.server import TOOL, final, refused, wish_of
+from toolfold.interfaces.callback.server import TOOL, final_result, parse_request, refusal_result
 from toolfold.interfaces.gem.child import Child, ChildConnection
 from toolfold.interfaces.gem.tool import Executor, OnOutput, ProgrammaticToolCallingTool, answer_current
 from toolfold.models import Limits
@@ -145,14 +145,14 @@ class _LocalChild:
         """Run a program, once there is room for it."""
         assert name == TOOL_NAME
         try:
-            request = wish_of(arguments or {}, Path(meta[WORKSPACE]))
+            request = parse_request(arguments or {}, Path(meta[WORKSPACE]))
         except UsageError as error:
-            return refused(error)
+            return refusal_result(error)
         if self._seed is not None:
             request = replace(request, seed=self._seed, clock=CLOCK, name=self._name)
         async with self._room:
             text, has_failed = await self._programs.run(request, answer_current)
-        return final(text, has_failed=has_failed)
+        return final_result(text, has_failed=has_failed)
 
     # Any: as the SDK's client has it.
     async def list_tools(self, **_: Any) -> ListToolsResult:

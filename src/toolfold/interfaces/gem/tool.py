@@ -26,7 +26,7 @@ from mcp_types import CallToolResult, TextContent
 
 import toolfold
 from toolfold.errors import UsageError
-from toolfold.interfaces.callback.grants import ListedTool, granted
+from toolfold.interfaces.callback.grants import ListedTool, grant_tools
 from toolfold.interfaces.callback.messages import TOOL_NAME, WORKSPACE, OpenCall, ToolReply
 from toolfold.interfaces.callback.parent import ParentTools
 from toolfold.interfaces.callback.server import TOOL
@@ -289,7 +289,7 @@ class ProgrammaticToolCallingTool:
 
     def _specs(self) -> tuple[ToolSpec, ...]:
         listed = self._offered_tools(None)
-        return () if listed is None else granted("", [ListedTool.model_validate(entry) for entry in listed], ())
+        return () if listed is None else grant_tools("", [ListedTool.model_validate(entry) for entry in listed], ())
 
 
 _current_handler: ContextVar[CallHandler] = ContextVar("toolfold_gem_answers")

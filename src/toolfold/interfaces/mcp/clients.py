@@ -1,4 +1,4 @@
-"""The client behind a request: who it is, what it can do, and the way to it for bridged servers."""
+"""MCP clients behind requests: identity, capabilities, and the way from bridged servers back to them."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
 from pydantic import ValidationError
 
 from toolfold.errors import ToolRefused
-from toolfold.interfaces.mcp.offer import SAFE_CHARACTERS, kept_characters
-from toolfold.interfaces.mcp.program import CURRENT, Running
+from toolfold.interfaces.mcp.offer import SAFE_CHARACTERS, description_limit
+from toolfold.interfaces.mcp.program import CURRENT, McpProgram
 from toolfold.interfaces.mcp.questions import can_elicit
 
 _log: Final = logging.getLogger(__name__)
@@ -29,7 +29,7 @@ ROOTS_WAIT_SECONDS: Final = 2.0
 """How long a program waits for servers to take the client's folders."""
 
 
-class Servers(Protocol):
+class RootsListener(Protocol):
     """The bridge, as far as it is told of changes outside."""
 
     async def roots_changed(self) -> None: ...
@@ -51,8 +51,8 @@ def client_of(context: ServerRequestContext[Any, Any]) -> str:
     peer = request.client.host if request.client is not None else ""
     params = context.session.client_params
     name = "" if params is None else f"{params.client_info.name}\0{params.client_info.version}"
-    told = f"{request.headers.get('authorization', '')}\0{peer}\0{name}"
-    return f"peer-{hashlib.sha256(told.encode()).hexdigest()[:32]}"
+    identity = f"{request.headers.get('authorization', '')}\0{peer}\0{name}"
+    return f"peer-{hashlib.sha256(identity.encode()).hexdigest()[:32]}"
 
 
 # Any: as above.
@@ -75,8 +75,8 @@ def owner_of(context: ServerRequestContext[Any, Any]) -> str:
 # Any: as above.
 def name_of(context: ServerRequestContext[Any, Any]) -> str:
     """What the client calls itself, for the record."""
-    told = context.session.client_params
-    return "MCP client" if told is None else f"{told.client_info.name} {told.client_info.version}".strip()[:100]
+    params = context.session.client_params
+    return "MCP client" if params is None else f"{params.client_info.name} {params.client_info.version}".strip()[:100]
 
 
 def is_legacy(context: ServerRequestContext[Any, Any]) -> bool:
@@ -84,10 +84,10 @@ def is_legacy(context: ServerRequestContext[Any, Any]) -> bool:
     return context.protocol_version in HANDSHAKE_PROTOCOL_VERSIONS
 
 
-def kept_by(context: ServerRequestContext[Any, Any]) -> int:
+def description_limit_for(context: ServerRequestContext[Any, Any]) -> int:
     """How many characters of a description this client shows the model."""
-    told = context.session.client_params
-    return SAFE_CHARACTERS if told is None else kept_characters(told.client_info.name, told.client_info.version)
+    params = context.session.client_params
+    return SAFE_CHARACTERS if params is None else description_limit(params.client_info.name, params.client_info.version)
 
 
 def can_ask(context: ServerRequestContext[Any, Any]) -> bool:
@@ -122,15 +122,15 @@ class Clients:
         self._is_alone = is_alone
         self._capabilities: types.ClientCapabilities | None = None
         self._sessions: dict[str, ServerSession] = {}
-        self.running: dict[str, Running] = {}
+        self.programs: dict[str, McpProgram] = {}
         """Every program that has not ended, by its own id."""
-        self._servers: Servers | None = None
+        self._servers: RootsListener | None = None
         self._roots: Sequence[types.Root] | None = None
-        self._vain_roots = 0
+        self._unanswered_roots = 0
         """How often servers asked for folders when no program could ask the client for them."""
-        self._roots_given = asyncio.Event()
+        self._roots_delivery = asyncio.Event()
 
-    def bridge(self, servers: Servers) -> None:
+    def bridge(self, servers: RootsListener) -> None:
         """The servers that these clients are the outside of."""
         self._servers = servers
 
@@ -176,11 +176,11 @@ class Clients:
         return self._is_alone and bool(self._capabilities and self._capabilities.roots)
 
     async def elicit(self, params: types.ElicitRequestParams, *, server: str, execution_id: str) -> types.ElicitResult:
-        running = self._of(execution_id)
-        if running is None:
+        program = self._program_for(execution_id)
+        if program is None:
             _log.warning("server %r asked a question that belongs to no program; it was declined", server)
             return types.ElicitResult(action="decline")
-        return await running.ask_within_a_call(params)
+        return await program.ask_within_a_call(params)
 
     async def roots(self) -> Sequence[types.Root]:
         for session in self._sessions.values():
@@ -188,45 +188,49 @@ class Clients:
         if not self.has_roots:
             return ()
         # A client of the newer era is asked in the course of a program, whichever that is: it is the only client.
-        running = CURRENT.get() or next((one for one in self.running.values() if not one.is_done), None)
-        if self._roots is None and running is not None:
-            self._roots = await running.ask_for_roots()
+        program = CURRENT.get() or next(
+            (candidate for candidate in self.programs.values() if not candidate.is_done), None
+        )
+        if self._roots is None and program is not None:
+            self._roots = await program.ask_for_roots()
         if self._roots is None:
-            self._vain_roots += 1
+            self._unanswered_roots += 1
             return ()
-        self._vain_roots = max(0, self._vain_roots - 1)
-        self._roots_given.set()
+        self._unanswered_roots = max(0, self._unanswered_roots - 1)
+        self._roots_delivery.set()
         return self._roots
 
-    async def tell_roots(self, running: Running) -> None:
+    async def tell_roots(self, program: McpProgram) -> None:
         """Before a program begins: have servers that asked for folders too early ask again."""
-        if self._roots is not None or not self._vain_roots or self._servers is None:
+        if self._roots is not None or not self._unanswered_roots or self._servers is None:
             return
         with contextlib.suppress(ToolRefused):
-            self._roots = await running.ask_for_roots()
+            self._roots = await program.ask_for_roots()
             await self._servers.roots_changed()
             with anyio.move_on_after(ROOTS_WAIT_SECONDS):
-                while self._vain_roots > 0:
-                    self._roots_given.clear()
-                    await self._roots_given.wait()
-            self._vain_roots = 0
+                while self._unanswered_roots > 0:
+                    self._roots_delivery.clear()
+                    await self._roots_delivery.wait()
+            self._unanswered_roots = 0
 
     def progress(
         self, *, server: str, tool: str, execution_id: str, progress: float, total: float | None, message: str
     ) -> None:
-        running = self._of(execution_id)
-        if running is not None:
+        program = self._program_for(execution_id)
+        if program is not None:
             share = f"{progress:g}" if total is None else f"{progress:g}/{total:g}"
-            running.note(f"{tool} {share} {message}".rstrip())
+            program.note(f"{tool} {share} {message}".rstrip())
 
     # Any: a log message may hold any JSON value.
     def log(self, *, server: str, level: str, data: Any) -> None:
         _log.debug("server %r says (%s): %r", server, level, data)
 
-    def _of(self, execution_id: str) -> Running | None:
+    def _program_for(self, execution_id: str) -> McpProgram | None:
         if (current := CURRENT.get()) is not None:
             return current
-        known = [one for one in self.running.values() if execution_id and one.execution_id == execution_id]
+        matches = [
+            program for program in self.programs.values() if execution_id and program.execution_id == execution_id
+        ]
         # A question that names no execution can only be that of the only program there is.
-        found = known or (list(self.running.values()) if not execution_id else [])
-        return found[0] if len(found) == 1 else None
+        candidates = matches or (list(self.programs.values()) if not execution_id else [])
+        return candidates[0] if len(candidates) == 1 else None

@@ -31,7 +31,7 @@ _SERVER: Final = {"name": NAME, "version": toolfold.__version__}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Early:
+class EarlyTraffic:
     """What happened on stdin and stdout before the SDK took over."""
 
     data: bytes = b""
@@ -57,7 +57,7 @@ class EarlyAnswers:
         self._line_start = 0
         self._answered: list[str] = []
         self._thread: threading.Thread | None = None
-        self._stopping: tuple[int, int] | None = None
+        self._stop_pipe: tuple[int, int] | None = None
         self._has_ended = False
         """Whether stdin has."""
 
@@ -69,18 +69,18 @@ class EarlyAnswers:
         while self._can_go_on and _is_readable(self._stdin):
             self._read()
         if self._can_go_on:
-            self._stopping = os.pipe()
-            self._thread = threading.Thread(target=self._serve, args=[self._stopping[0]], daemon=True)
+            self._stop_pipe = os.pipe()
+            self._thread = threading.Thread(target=self._serve, args=[self._stop_pipe[0]], daemon=True)
             self._thread.start()
 
-    def stop(self) -> Early:
+    def stop(self) -> EarlyTraffic:
         """What was read and answered; nothing more is from here on."""
-        if self._thread is not None and self._stopping is not None:
-            os.close(self._stopping[1])
+        if self._thread is not None and self._stop_pipe is not None:
+            os.close(self._stop_pipe[1])
             self._thread.join()
-            os.close(self._stopping[0])
-            self._thread = self._stopping = None
-        return Early(data=bytes(self._data), answered=tuple(self._answered))
+            os.close(self._stop_pipe[0])
+            self._thread = self._stop_pipe = None
+        return EarlyTraffic(data=bytes(self._data), answered=tuple(self._answered))
 
     def _serve(self, stopping: int) -> None:
         while self._can_go_on:
@@ -98,12 +98,12 @@ class EarlyAnswers:
         self._data += chunk
         while end := self._data.find(b"\n", self._line_start) + 1:
             line = bytes(self._data[self._line_start : end])
-            line = self._taken(line) if len(line) <= _LONGEST_LINE_BYTES else line
+            line = self._answer(line) if len(line) <= _LONGEST_LINE_BYTES else line
             self._data[self._line_start : end] = line
             self._line_start += len(line)
         self._has_ended = not chunk
 
-    def _taken(self, line: bytes) -> bytes:
+    def _answer(self, line: bytes) -> bytes:
         """The line for the SDK, once its request is answered if that can be done."""
         request = _request(line)
         result = None if request is None else _handshake(request, self._instructions)
@@ -124,15 +124,15 @@ def _handshake(request: dict[str, Any], instructions: str) -> dict[str, Any] | N
     match request:
         case {
             "method": "initialize",
-            "params": {"protocolVersion": str(asked), "capabilities": dict(able), "clientInfo": dict(client)},
-        } if _is_usual(able, client):
+            "params": {"protocolVersion": str(version), "capabilities": dict(capabilities), "clientInfo": dict(client)},
+        } if _is_usual(capabilities, client):
             return {
                 "capabilities": {
                     "resources": {"listChanged": True, "subscribe": False},
                     "tools": {"listChanged": True},
                 },
                 "instructions": instructions,
-                "protocolVersion": asked if asked in _HANDSHAKE_VERSIONS else _HANDSHAKE_VERSIONS[-1],
+                "protocolVersion": version if version in _HANDSHAKE_VERSIONS else _HANDSHAKE_VERSIONS[-1],
                 "serverInfo": _SERVER,
             }
     return None
@@ -144,8 +144,8 @@ def _discovery(request: dict[str, Any], instructions: str) -> dict[str, Any] | N
             pass
         case _:
             return None
-    able, client = meta.get(f"{_META}clientCapabilities"), meta.get(f"{_META}clientInfo")
-    if meta.get(f"{_META}protocolVersion") != _VERSION or not _is_usual(able, client):
+    capabilities, client = meta.get(f"{_META}clientCapabilities"), meta.get(f"{_META}clientInfo")
+    if meta.get(f"{_META}protocolVersion") != _VERSION or not _is_usual(capabilities, client):
         return None
     return {
         "cacheScope": "private",
@@ -162,11 +162,11 @@ def _discovery(request: dict[str, Any], instructions: str) -> dict[str, Any] | N
     }
 
 
-def _is_usual(able: object, client: object) -> bool:
+def _is_usual(capabilities: object, client: object) -> bool:
     """Whether the SDK would take it, too; what is doubtful is left to it."""
-    match able, client:
+    match capabilities, client:
         case dict(), {"name": str(), "version": str()}:
-            return all(isinstance(one, dict) for one in able.values())
+            return all(isinstance(capability, dict) for capability in capabilities.values())
     return False
 
 

@@ -1,4 +1,4 @@
-"""What there is to call: the host's own tools and those of the bridged servers, as they are now."""
+"""Tool offer of the MCP server: host and bridged tools, their description for each client, all fixed texts."""
 
 from __future__ import annotations
 
@@ -62,9 +62,9 @@ SAFE_CHARACTERS: Final = 4_096
 """For clients that nobody has measured."""
 
 
-def kept_characters(client: str, version: str) -> int:
+def description_limit(client: str, version: str) -> int:
     """How many characters of a description this client shows the model."""
-    numbers = tuple(int(one) for one in re.findall(r"\d{1,9}", version)[:3])
+    numbers = tuple(int(digits) for digits in re.findall(r"\d{1,9}", version)[:3])
     caps = (cap.characters for cap in CAPS if cap.client == client and cap.first <= numbers <= cap.last)
     return next(caps, SAFE_CHARACTERS)
 
@@ -74,7 +74,7 @@ def kept_characters(client: str, version: str) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class Listed:
+class ServerSummary:
     """One server, as the description tells of it."""
 
     name: str
@@ -84,7 +84,7 @@ class Listed:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Known:
+class ToolUsage:
     """What is known of the tools beside their definitions, the same for all of a client's session."""
 
     used: Mapping[str, int] = field(default_factory=dict)
@@ -94,47 +94,47 @@ class Known:
 
 
 def program_description(
-    servers: Sequence[Listed], specs: Sequence[ToolSpec], *, max_characters: int = SAFE_CHARACTERS,
-    known: Known | None = None, files: DescribedFiles | None = None,
+    servers: Sequence[ServerSummary], specs: Sequence[ToolSpec], *, max_characters: int = SAFE_CHARACTERS,
+    usage: ToolUsage | None = None, files: DescribedFiles | None = None,
 ) -> tuple[str, bool]:  # fmt: skip
     """Of `execute_program`: the rules, its files, then what there is to call; and whether every signature is there."""
-    known = known or Known()
-    parts = [DESCRIPTION, *_absent(servers, max_characters // 4)]
+    usage = usage or ToolUsage()
+    parts = [DESCRIPTION, *_absent_server_lines(servers, max_characters // 4)]
     if files is not None and files.files:
         parts.append(files.text(max_characters // 4))
     if not specs:
         return "\n\n".join(parts), True
     parts.append(HEADER)
-    told = dense_within(
+    listing = dense_within(
         specs,
         max_characters - width("\n\n".join(parts)) - 1,
         overview=OVERVIEW_CHARACTERS,
-        used=known.used,
-        learned=known.learned,
+        used=usage.used,
+        learned=usage.learned,
     )
-    return "\n\n".join(parts) + f"\n{told.text}" * bool(told.text), told.is_all
+    return "\n\n".join(parts) + f"\n{listing.text}" * bool(listing.text), listing.is_all
 
 
-def _absent(servers: Sequence[Listed], room: int) -> list[str]:
+def _absent_server_lines(servers: Sequence[ServerSummary], room: int) -> list[str]:
     """Servers whose tools are not among those listed, and why."""
-    late = [one.name for one in servers if one.state == "connecting" and not one.tools]
-    gone = [one.name for one in servers if one.state == "failed"]
+    connecting_names = [server.name for server in servers if server.state == "connecting" and not server.tools]
+    failed_names = [server.name for server in servers if server.state == "failed"]
     lines = []
-    if late:
-        lines.append(still_connecting(_fitting(late, room)))
-    if gone:
-        lines.append(not_reachable(_fitting(gone, room)))
+    if connecting_names:
+        lines.append(still_connecting(_join_within(connecting_names, room)))
+    if failed_names:
+        lines.append(not_reachable(_join_within(failed_names, room)))
     return ["\n".join(lines)] if lines else []
 
 
-def _fitting(names: Sequence[str], room: int) -> str:
-    shown: list[str] = []
+def _join_within(names: Sequence[str], room: int) -> str:
+    parts: list[str] = []
     for name in names:
         room -= width(name) + 2
         if room < 0:
-            return ", ".join([*shown, f"and {len(names) - len(shown)} more"])
-        shown.append(name)
-    return ", ".join(shown)
+            return ", ".join([*parts, f"and {len(names) - len(parts)} more"])
+        parts.append(name)
+    return ", ".join(parts)
 
 
 # ----------------------------------------------------------------------------------------------------
@@ -146,7 +146,7 @@ _WAIT_SECONDS: Final = 0.5
 _log: Final = logging.getLogger(__name__)
 
 
-class History(Protocol):
+class ToolHistory(Protocol):
     """What programs have shown of tools, at one moment."""
 
     @property
@@ -157,7 +157,7 @@ class History(Protocol):
         """By tool name, what was seen of the replies of those that do not declare it."""
 
 
-class Describing:
+class DescriptionWriter:
     """Writes the description, and keeps the last one: writing many signatures takes a while.
 
     Args:
@@ -170,41 +170,41 @@ class Describing:
 
     def __init__(
         self, *, is_contract: bool = False, max_characters: int | None = None,
-        history: Callable[[], Awaitable[History]] | None = None, files: Sequence[File] = (),
+        history: Callable[[], Awaitable[ToolHistory]] | None = None, files: Sequence[File] = (),
     ) -> None:  # fmt: skip
         self.is_contract = is_contract
         self._max_characters = max_characters
         self._history = history
         self.files = DescribedFiles.of(files)
         """What is in them is known once a guest has read them."""
-        self._known: dict[str, History | None] = {}
+        self._histories: dict[str, ToolHistory | None] = {}
         self._last: tuple[tuple[object, ...], tuple[str, bool]] | None = None
 
     async def meet(self, client: str) -> None:
         """Read what is known, if this client is new."""
-        if self._history is None or client in self._known:
+        if self._history is None or client in self._histories:
             return
-        self._known[client] = None
+        self._histories[client] = None
         try:
             async with asyncio.timeout(_WAIT_SECONDS):
-                self._known[client] = await self._history()
+                self._histories[client] = await self._history()
         # A ledger that is slow or away costs the order of the tools, not the list.
         except (TimeoutError, ToolfoldError, OSError) as error:
             _log.warning("earlier programs could not be read: %s", str(error) or "too slow")
-        while len(self._known) > _MOST_CLIENTS:
-            del self._known[next(iter(self._known))]
+        while len(self._histories) > _MOST_CLIENTS:
+            del self._histories[next(iter(self._histories))]
 
     def text(
-        self, servers: Sequence[Listed], specs: Sequence[ToolSpec], *, kept_characters: int, client: str = ""
+        self, servers: Sequence[ServerSummary], specs: Sequence[ToolSpec], *, max_characters: int, client: str = ""
     ) -> tuple[str, bool]:
         """The description, and whether every signature is in it."""
         if self.is_contract:
             return CONTRACT, False
-        room, history = self._max_characters or kept_characters, self._known.get(client)
+        room, history = self._max_characters or max_characters, self._histories.get(client)
         key = (room, tuple(servers), tuple(specs), id(history), self.files.lines)
         if self._last is None or self._last[0] != key:
-            known = Known() if history is None else Known(used=history.uses, learned=history.schemas(specs))
-            self._last = (key, program_description(servers, specs, max_characters=room, known=known, files=self.files))
+            usage = ToolUsage() if history is None else ToolUsage(used=history.uses, learned=history.schemas(specs))
+            self._last = (key, program_description(servers, specs, max_characters=room, usage=usage, files=self.files))
         return self._last[1]
 
     def schema(self, max_seconds: float, *, yields: bool = False) -> dict[str, Json]:
@@ -218,7 +218,7 @@ SEARCH_WAIT_SECONDS: Final = 20.0
 """How long a search, or a program that searches, waits for servers that are connecting."""
 
 
-class Status(Protocol):
+class BridgeStatus(Protocol):
     """How one bridged server is doing."""
 
     @property
@@ -231,13 +231,13 @@ class Status(Protocol):
     def detail(self) -> str: ...
 
 
-class Servers(Protocol):
+class ToolBridge(Protocol):
     """The bridge, as far as this door uses it."""
 
     async def __aenter__(self) -> Self: ...
     async def __aexit__(self, *exc: object) -> None: ...
     def tools(self) -> Sequence[Tool]: ...
-    def status(self) -> Sequence[Status]: ...
+    def status(self) -> Sequence[BridgeStatus]: ...
     async def settled(self, names: Iterable[str] | None = None, *, timeout_seconds: float) -> None: ...
     async def roots_changed(self) -> None: ...
 
@@ -260,7 +260,7 @@ class Offer:
         self, runtime: Runtime, *, local: Sequence[Tool] = (), policy: Policy | None = None,
         blocked: Sequence[str] = (), prepare: Callable[[Iterable[Tool]], Sequence[Tool]] = tuple,
         when_complete: Callable[[Iterable[ToolSpec]], None] | None = None, left_out: Mapping[str, str] | None = None,
-        describing: Describing | None = None,
+        describing: DescriptionWriter | None = None,
     ) -> None:  # fmt: skip
         self._runtime = runtime
         self._local = tuple(local)
@@ -269,15 +269,15 @@ class Offer:
         self._prepare = prepare
         self._when_complete = when_complete
         self._left_out = left_out or {}
-        self._servers: Servers | None = None
+        self._servers: ToolBridge | None = None
         self._index = Index(())
-        self._search_tool = _telling(search_tool(lambda: self._index), self._missing)
+        self._search_tool = _with_missing_servers(search_tool(lambda: self._index), self._missing)
         self._specs: tuple[ToolSpec, ...] = ()
-        self._told = ""
-        self.describing = describing or Describing()
+        self._last_description = ""
+        self.describing = describing or DescriptionWriter()
         self.refresh()
 
-    def bridge(self, servers: Servers) -> None:
+    def bridge(self, servers: ToolBridge) -> None:
         """Offer the tools of these servers, too."""
         self._servers = servers
         self.refresh()
@@ -294,18 +294,18 @@ class Offer:
             spec for spec in self._runtime.tools if spec.source != "toolfold" and self._policy.permits(spec)
         )
         self._index = self._index.updated(self._specs)
-        told, (self._told, _) = self._told, self.description()
-        return told != self._told
+        previous, (self._last_description, _) = self._last_description, self.description()
+        return previous != self._last_description
 
     # what a client is told
 
     def description(self, max_characters: int = SAFE_CHARACTERS, client: str = "") -> tuple[str, bool]:
         """Of `execute_program`, as things are now, and whether it tells all; where not, `search_tools` is needed."""
         statuses = self._statuses()
-        listed = [Listed(one.name, one.state, one.tools) for one in statuses]
-        text, is_all = self.describing.text(listed, self._specs, kept_characters=max_characters, client=client)
+        summaries = [ServerSummary(status.name, status.state, status.tools) for status in statuses]
+        text, is_all = self.describing.text(summaries, self._specs, max_characters=max_characters, client=client)
         # A client may read this once and never again, so what comes later must be found in another way.
-        return text, is_all and all(one.state == "ready" for one in statuses)
+        return text, is_all and all(status.state == "ready" for status in statuses)
 
     async def search(self, query: str, detail: Detail) -> str:
         """Tools that fit, as text for a model; waits for servers that are connecting, for a while."""
@@ -314,16 +314,16 @@ class Offer:
         hits, missing = await index.search_aside(query), self._missing()
         left_out = "".join(f"\n\n{line}" for line in self._left_out_lines())
         if not hits:
-            return (_nothing_yet(query, missing) if missing else self._nothing(query)) + left_out
+            return (_no_match_yet_text(query, missing) if missing else self._no_match_text(query)) + left_out
         # As they are declared: what was learned of them is marked.
         declared = {spec.name: spec for spec in self._specs}
         specs = [declared.get(hit.spec.name, hit.spec) for hit in hits]
-        shown = _shown(specs, detail, (await self._runtime.learned()).schemas(specs))
+        text = _format_specs(specs, detail, (await self._runtime.learned()).schemas(specs))
         if self.describing.is_contract and detail != "name":  # else the description has it
-            shown = f"{HEADER}\n{shown}"
-        return (f"{shown}\n\n{missing}; its tools are not among these" if missing else shown) + left_out
+            text = f"{HEADER}\n{text}"
+        return (f"{text}\n\n{missing}; its tools are not among these" if missing else text) + left_out
 
-    def _nothing(self, query: str) -> str:
+    def _no_match_text(self, query: str) -> str:
         near = ", ".join(self._index.domains_near(query))
         return f"no tool fits {query!r}; use other words, or fewer" + (
             f"; the nearest domains are {near}" if near else ""
@@ -333,16 +333,16 @@ class Offer:
 
     async def wait_for_mentioned(self, text: str) -> None:
         """Until the servers that a program mentions have listed their tools or failed; all, if it searches."""
-        late = self._connecting()
+        connecting_names = self._connecting()
         if SEARCH_NAME in text:
             # Here and not in its call: what it finds must be among the tools that the program starts with.
-            await self.wait_for(late, SEARCH_WAIT_SECONDS)
+            await self.wait_for(connecting_names, SEARCH_WAIT_SECONDS)
         else:
-            await self.wait_for([name for name in late if mentions(text, name)], MENTIONED_WAIT_SECONDS)
+            await self.wait_for([name for name in connecting_names if mentions(text, name)], MENTIONED_WAIT_SECONDS)
 
     async def wait_for_unknown(self, timeout_seconds: float) -> None:
         """Until every server of which nothing is known has listed its tools or failed, or the time is up."""
-        unknown = [one.name for one in self._statuses() if one.state == "connecting" and not one.tools]
+        unknown = [status.name for status in self._statuses() if status.state == "connecting" and not status.tools]
         await self.wait_for(unknown, timeout_seconds)
 
     async def wait_for(self, names: Sequence[str], timeout_seconds: float) -> None:
@@ -354,9 +354,9 @@ class Offer:
     def notes_on(self, text: str) -> tuple[str, ...]:
         """Why tools that a program mentions may be missing."""
         absent = (
-            f"server {one.name!r} is not connected: {one.detail or one.state}"
-            for one in self._statuses()
-            if one.state != "ready" and mentions(text, one.name)
+            f"server {status.name!r} is not connected: {status.detail or status.state}"
+            for status in self._statuses()
+            if status.state != "ready" and mentions(text, status.name)
         )
         return (*absent, *self._left_out_lines(text))
 
@@ -369,24 +369,24 @@ class Offer:
         )
 
     def _connecting(self) -> list[str]:
-        return [one.name for one in self._statuses() if one.state == "connecting"]
+        return [status.name for status in self._statuses() if status.state == "connecting"]
 
     def _missing(self) -> str:
-        late = self._connecting()
-        return f"server {late[0]!r} is still connecting" if late else ""
+        connecting_names = self._connecting()
+        return f"server {connecting_names[0]!r} is still connecting" if connecting_names else ""
 
     def _is_complete(self) -> bool:
-        return self._servers is not None and all(one.state == "ready" for one in self._statuses())
+        return self._servers is not None and all(status.state == "ready" for status in self._statuses())
 
-    def _statuses(self) -> Sequence[Status]:
+    def _statuses(self) -> Sequence[BridgeStatus]:
         return self._servers.status() if self._servers is not None else ()
 
 
-def _nothing_yet(query: str, missing: str) -> str:
+def _no_match_yet_text(query: str, missing: str) -> str:
     return f"no tool fits {query!r} yet: {missing}; search again later"
 
 
-def _shown(specs: Sequence[ToolSpec], detail: Detail, learned: Mapping[str, Mapping[str, Json]]) -> str:
+def _format_specs(specs: Sequence[ToolSpec], detail: Detail, learned: Mapping[str, Mapping[str, Json]]) -> str:
     """In the form of the description, which is a fifth shorter than Python, and more where replies are typed."""
     if detail == "name":
         return "\n".join(f"{spec.python_name}: {first_line(spec)}" for spec in specs)
@@ -400,28 +400,28 @@ def _shown(specs: Sequence[ToolSpec], detail: Detail, learned: Mapping[str, Mapp
 # --- tools ----------------------------------------------------------------------------------
 
 
-def _telling(search: Tool, missing: Callable[[], str]) -> Tool:
+def _with_missing_servers(search: Tool, missing: Callable[[], str]) -> Tool:
     """A search that finds nothing while a server is missing says so: an empty list would read as an answer."""
     call_within = search.call_within
     assert call_within is not None
 
     # Any: the arguments of `search_tools`, and what it found.
     async def call(arguments: Mapping[str, Any], context: CallContext) -> Any:
-        found = await call_within(arguments, context)
-        if not found and (late := missing()):
-            raise ToolError(_nothing_yet(arguments["query"], late))
-        return found
+        hits = await call_within(arguments, context)
+        if not hits and (late := missing()):
+            raise ToolError(_no_match_yet_text(arguments["query"], late))
+        return hits
 
     return replace(search, call_within=call)
 
 
 def _sentinels(blocked: Sequence[str], specs: Sequence[ToolSpec]) -> list[Tool]:
     """Blocked names that no tool has, so that calling one is told to be blocked and not to be unknown."""
-    known = {name for spec in specs for name in (spec.name, spec.python_name, *spec.aliases)}
-    missing = {python_name(name) for name in blocked if not re.search(r"[*?\[]", name) and name not in known}
+    known_names = {name for spec in specs for name in (spec.name, spec.python_name, *spec.aliases)}
+    missing = {python_name(name) for name in blocked if not re.search(r"[*?\[]", name) and name not in known_names}
     return [
         Tool(spec=ToolSpec(name=name, python_name=name, source="toolfold"), call=_never)
-        for name in sorted(missing - known)
+        for name in sorted(missing - known_names)
     ]
 
 

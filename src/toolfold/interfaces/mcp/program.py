@@ -1,4 +1,4 @@
-"""One program from the client's first request to its result: questions, progress, cancellation.
+"""Program of an MCP client from its first request to its result: questions, progress, cancellation.
 
 The program runs in its own task, because with newer clients it spans several requests: the result of one
 request carries its questions, and the next request brings the answers.
@@ -23,12 +23,12 @@ import mcp_types as types
 from toolfold.errors import ToolRefused, UsageError
 from toolfold.execution.background import Answers, drive, refuse_approvals
 from toolfold.execution.output import Output
-from toolfold.interfaces.mcp.questions import CLIENT_ROUNDS, Questions, answer_of, approval_form
+from toolfold.interfaces.mcp.questions import CLIENT_ROUNDS, ClientQuestions, approval_form, decision_of
 from toolfold.models import Call, CallRecord, File, Limits, Outcome, Paused, ToolSpec
 from toolfold.runtime import Runtime
 from toolfold.tools.tool import Decision
 
-CURRENT: Final[ContextVar[Running | None]] = ContextVar("toolfold_running", default=None)
+CURRENT: Final[ContextVar[McpProgram | None]] = ContextVar("toolfold_running", default=None)
 """The program whose task, or one of whose calls, is running this code."""
 _MOST_NEWS: Final = 16
 _STOP_SECONDS: Final = 0.7
@@ -44,22 +44,22 @@ class Progress:
     message: str
 
 
-class ProgressMade:
+class ProgressQueue:
     """What the client has not been told yet; if calls outpace it, only the latest."""
 
     def __init__(self) -> None:
-        self._untold: deque[Progress] = deque(maxlen=_MOST_NEWS)
+        self._pending: deque[Progress] = deque(maxlen=_MOST_NEWS)
         self._steps = count(1)
 
     def add(self, message: str) -> None:
-        self._untold.append(Progress(next(self._steps), message))
+        self._pending.append(Progress(next(self._steps), message))
 
     def take(self) -> Iterator[Progress]:
-        while self._untold:
-            yield self._untold.popleft()
+        while self._pending:
+            yield self._pending.popleft()
 
 
-class Running:
+class McpProgram:
     """A program of one client, from its start to its end, or from where its record ends.
 
     Args:
@@ -85,18 +85,18 @@ class Running:
         self._runtime = runtime
         self._session = session
         self._asker = asker if can_ask else None
-        self._progress = ProgressMade()
+        self._progress = ProgressQueue()
         self._news = asyncio.Event()
-        self.questions = Questions(self._news.set)
+        self.questions = ClientQuestions(self._news.set)
         """What the client is to ask, and its answers."""
-        self.heard = Heard(runtime, execution_id, self.note)
+        self.output = PrintedOutput(runtime, execution_id, self.note)
         """What it printed."""
         self._turn = 0
         self._began = time.monotonic()
         """Here."""
 
     def start(
-        self, text: str, before: Callable[[Running], Awaitable[None]] | None = None, *, files: Sequence[File] = (),
+        self, text: str, before: Callable[[McpProgram], Awaitable[None]] | None = None, *, files: Sequence[File] = (),
         is_durable: bool = False,
     ) -> None:  # fmt: skip
         """Begin the program.
@@ -114,7 +114,7 @@ class Running:
     def revive(self) -> None:
         """Go on with a program of which the record is left."""
         self.is_durable = True
-        self._go(self._driven(self._runtime.resume(self.execution_id)))
+        self._go(self._drive(self._runtime.resume(self.execution_id)))
 
     # Any: what a coroutine yields and is sent is asyncio's business.
     def _go(self, work: Coroutine[Any, Any, Outcome]) -> None:
@@ -166,7 +166,7 @@ class Running:
             answer = await self.ask(approval_form(call))
         except ToolRefused:
             return None
-        return None if answer.action == "cancel" else answer_of(answer, by=self._asker or "")
+        return None if answer.action == "cancel" else decision_of(answer, by=self._asker or "")
 
     # what the client's side reads
 
@@ -177,13 +177,13 @@ class Running:
         # Before it yields in any case, so that there is something to answer.
         listen_at = loop.time() + min(listen_after, (seconds or math.inf) / 2)
         while not self.is_done and loop.time() < until:
-            wake = until if self.heard.is_listening else min(until, listen_at)
+            wake = until if self.output.is_listening else min(until, listen_at)
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout_at(None if wake == math.inf else wake):
                     await self._news.wait()
             self._news.clear()
             if loop.time() >= listen_at:
-                self.heard.listen()
+                self.output.listen()
                 listen_at = loop.time() + listen_after  # in vain, if it waits for its session
             yield
 
@@ -214,11 +214,11 @@ class Running:
 
     def printed(self) -> str:
         """What it has printed since this was last asked for, cut in the middle if that is too much."""
-        return self.heard.take(self.limits.output_bytes)
+        return self.output.take(self.limits.output_bytes)
 
     async def rest_of(self, outcome: Outcome) -> Outcome:
         """The outcome without the output that was in earlier answers."""
-        return await self.heard.rest_of(outcome)
+        return await self.output.rest_of(outcome)
 
     def take_progress(self) -> Iterator[Progress]:
         """Each item once; if calls outpace the client, only the latest items."""
@@ -279,7 +279,12 @@ class Running:
         self._news.set()
 
     async def _run(
-        self, text: str, before: Callable[[Running], Awaitable[None]] | None, files: Sequence[File], *, is_driven: bool
+        self,
+        text: str,
+        before: Callable[[McpProgram], Awaitable[None]] | None,
+        files: Sequence[File],
+        *,
+        is_driven: bool,
     ) -> Outcome:
         CURRENT.set(self)
         if before is not None:
@@ -291,10 +296,10 @@ class Running:
         }  # fmt: skip
         if not self.can_ask and not is_driven:
             return await self._runtime.run(text, **options)
-        return await self._driven(self._runtime.start(text, durable=self.is_durable, **options))
+        return await self._drive(self._runtime.start(text, durable=self.is_durable, **options))
 
     # Any: what a coroutine yields and is sent is asyncio's business.
-    async def _driven(self, begin: Coroutine[Any, Any, Paused | Outcome]) -> Outcome:
+    async def _drive(self, begin: Coroutine[Any, Any, Paused | Outcome]) -> Outcome:
         CURRENT.set(self)
         step = await drive(self._runtime, await begin, self._decide)
         assert isinstance(step, Outcome), "`_decide` answers every pause, or raises"
@@ -309,32 +314,32 @@ class Running:
             raise UsageError("the program waits for calls that only another door can answer")
         if not self.can_ask:
             return await refuse_approvals(paused)
-        asking = {asyncio.create_task(self._decision(call)): call for call in paused.approvals}
+        calls_by_task = {asyncio.create_task(self._decision(call)): call for call in paused.approvals}
         decisions: dict[int, Decision] = {}
-        left = set(asking)
+        pending = set(calls_by_task)
         try:
             # Until all are answered, or one of the answers is for more than its own call: what it covers need not be
             # asked, and what it does not is asked again.
-            while left and all(one.covers == "call" for one in decisions.values()):
-                done, left = await asyncio.wait(left, return_when=asyncio.FIRST_COMPLETED)
-                decisions |= {asking[task].id: task.result() for task in done}
+            while pending and all(decision.covers == "call" for decision in decisions.values()):
+                done, pending = await asyncio.wait(pending, return_when=asyncio.FIRST_COMPLETED)
+                decisions |= {calls_by_task[task].id: task.result() for task in done}
         finally:
-            for task in left:
+            for task in pending:
                 task.cancel()
         return Answers(decisions=decisions)
 
     async def _decision(self, call: Call) -> Decision:
         is_last = self.questions.rounds >= CLIENT_ROUNDS - 1
         try:
-            return answer_of(await self.ask(approval_form(call, is_last=is_last)), by=self._asker or "")
+            return decision_of(await self.ask(approval_form(call, is_last=is_last)), by=self._asker or "")
         except ToolRefused as error:
             return Decision(approved=False, reason=str(error))
 
 
 async def ask_client(call: Call, _: ToolSpec) -> Decision | None:
     """Asks the client whose program makes the call."""
-    running = CURRENT.get()
-    return None if running is None else await running.decision_on(call)
+    program = CURRENT.get()
+    return None if program is None else await program.decision_on(call)
 
 
 # ----------------------------------------------------------------------------------------------------
@@ -345,7 +350,7 @@ _MUCH_CHARACTERS: Final = 4 * 1024
 """A part of so many may have been cut in the middle of a line; a shorter one ends where the program stopped."""
 
 
-class Heard:
+class PrintedOutput:
     """The output of one program. Until it listens, it costs nothing.
 
     Args:
@@ -385,8 +390,8 @@ class Heard:
         self._taken_characters += len(text)
         output = Output(most_bytes)
         output.add(text)
-        shown, cut_bytes = output.cut()
-        return f"{shown}\n... ({cut_bytes} bytes left out)\n{output.tail()}" if cut_bytes else shown
+        head, cut_bytes = output.cut()
+        return f"{head}\n... ({cut_bytes} bytes left out)\n{output.tail()}" if cut_bytes else head
 
     async def rest_of(self, outcome: Outcome) -> Outcome:
         """The outcome with only the output that no answer had."""
@@ -397,8 +402,8 @@ class Heard:
         rest = outcome.stdout[self._taken_characters :] if not outcome.stdout_cut_bytes else "".join(self._parts)
         output = Output(max(1, len(outcome.stdout.encode())) if outcome.stdout_cut_bytes else len(rest) * 4 + 1)
         output.add(rest)
-        shown, cut_bytes = output.cut()
-        return replace(outcome, stdout=shown, stdout_cut_bytes=cut_bytes, stdout_tail=output.tail())
+        head, cut_bytes = output.cut()
+        return replace(outcome, stdout=head, stdout_cut_bytes=cut_bytes, stdout_tail=output.tail())
 
 
 def _last_line(text: str) -> str:

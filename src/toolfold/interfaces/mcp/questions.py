@@ -1,4 +1,4 @@
-"""What one program asks the person behind the client: each question is asked once and answered once."""
+"""Questions of a program to the person behind the client, each asked and answered once; approval forms."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ Answer: TypeAlias = types.ElicitResult | types.ListRootsResult
 
 
 @dataclass(frozen=True, slots=True)
-class _Open:
+class _OpenQuestion:
     request: Question
     answer: asyncio.Future[Answer]
 
 
-class Questions:
+class ClientQuestions:
     """Those that wait for an answer, by key.
 
     Args:
@@ -43,9 +43,9 @@ class Questions:
 
     def __init__(self, on_news: Callable[[], None]) -> None:
         self._on_news = on_news
-        self._open: dict[str, _Open] = {}
-        self._asked = 0
-        self._taken: set[str] = set()
+        self._open: dict[str, _OpenQuestion] = {}
+        self._count = 0
+        self._sent_keys: set[str] = set()
         self.rounds = 0
         """How often the client has been told to come back with answers to its present request."""
 
@@ -57,9 +57,9 @@ class Questions:
         Raises:
             ToolRefused: it will not come.
         """
-        self._asked += 1
-        key = f"q{self._asked}"
-        question = _Open(request, asyncio.get_running_loop().create_future())
+        self._count += 1
+        key = f"q{self._count}"
+        question = _OpenQuestion(request, asyncio.get_running_loop().create_future())
         self._open[key] = question
         self._on_news()
         try:
@@ -71,17 +71,17 @@ class Questions:
 
     def take(self) -> dict[str, Question]:
         """Those that the client has not been asked yet."""
-        fresh = {key: one.request for key, one in self._open.items() if key not in self._taken}
-        self._taken.update(fresh)
+        fresh = {key: question.request for key, question in self._open.items() if key not in self._sent_keys}
+        self._sent_keys.update(fresh)
         return fresh
 
     def give_back(self, keys: Iterable[str]) -> None:
         """The request that took these ends: the next one asks those that are still open."""
-        self._taken.difference_update(keys)
+        self._sent_keys.difference_update(keys)
 
     def all(self) -> dict[str, Question]:
         """All that wait for an answer."""
-        return {key: one.request for key, one in self._open.items()}
+        return {key: question.request for key, question in self._open.items()}
 
     def answer(self, answers: Mapping[str, types.InputResponse]) -> None:
         """Hand over what the person said; an answer to no open question is ignored."""
@@ -97,11 +97,11 @@ class Questions:
 
     async def gather(self) -> None:
         """Wait until no further question arrives, so that one round asks as much as it can."""
-        known = 0
+        previous_count = 0
         for _ in range(_MOST_GATHERS):
-            if self._asked == known or not self._open:
+            if self._count == previous_count or not self._open:
                 return
-            known = self._asked
+            previous_count = self._count
             await asyncio.sleep(_GATHER_SECONDS)
 
     def refuse(self, why: str = NO_MORE_QUESTIONS) -> None:
@@ -154,24 +154,24 @@ def approval_form(call: Call, *, is_last: bool = False) -> types.ElicitRequestFo
     )
 
 
-def answer_of(result: types.ElicitResult, *, by: str = "") -> Decision:
+def decision_of(result: types.ElicitResult, *, by: str = "") -> Decision:
     """Anything but a clear yes is a no, and anything but a clear choice is for this call alone."""
     if result.action != "accept":
         return Decision(approved=False, reason=f"the user answered {result.action!r}", by=by)
-    said: Mapping[str, Any] = result.content or {}
+    content: Mapping[str, Any] = result.content or {}
     # `always` is what the form asked in its earlier version.
-    covers: Covers = "tool" if said.get("always") is True or said.get("covers") == "tool" else "call"
-    covers = "arguments" if said.get("covers") == "arguments" else covers
-    calls = said.get("calls") if covers != "call" else None
+    covers: Covers = "tool" if content.get("always") is True or content.get("covers") == "tool" else "call"
+    covers = "arguments" if content.get("covers") == "arguments" else covers
+    calls = content.get("calls") if covers != "call" else None
     calls = calls if type(calls) is int and calls > 0 else None
-    if said.get("approve") is True:
+    if content.get("approve") is True:
         return Decision(approved=True, covers=covers, calls=calls, by=by)
     return Decision(
-        approved=False, reason=str(said.get("reason") or "the user said no"), covers=covers, calls=calls, by=by
+        approved=False, reason=str(content.get("reason") or "the user said no"), covers=covers, calls=calls, by=by
     )
 
 
 def can_elicit(capabilities: types.ClientCapabilities | None) -> bool:
     """Whether a client shows forms; one that names no mode means them."""
-    offered = None if capabilities is None else capabilities.elicitation
-    return offered is not None and (offered.form is not None or offered.url is None)
+    elicitation = None if capabilities is None else capabilities.elicitation
+    return elicitation is not None and (elicitation.form is not None or elicitation.url is None)

@@ -1,4 +1,4 @@
-"""An outcome as what the model reads: a text, then images and links. Nothing structured.
+"""MCP results of outcomes (a text, then images and links, nothing structured), and the produced files.
 
 Clients that find `structuredContent` show the model only that; so there is none. The first part is
 always the documented text alone (`[Script executed successfully]` and its like); anything else
@@ -37,44 +37,47 @@ _MOST_CLIENTS: Final = 100
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class StoredFile:
     """One file under its address."""
 
     uri: str
     file: File
 
 
-class Files:
+class ClientFiles:
     """The produced files of all clients; each client sees its own. The oldest go first."""
 
     def __init__(self) -> None:
-        self._clients: OrderedDict[str, OrderedDict[str, Kept]] = OrderedDict()
+        self._clients: OrderedDict[str, OrderedDict[str, StoredFile]] = OrderedDict()
 
-    def add(self, client: str, execution_id: str, files: Iterable[File]) -> tuple[Kept, ...]:
+    def add(self, client: str, execution_id: str, files: Iterable[File]) -> tuple[StoredFile, ...]:
         """Keep what an execution made; gives those that fit."""
-        kept = self._clients.setdefault(client, OrderedDict())
+        client_files = self._clients.setdefault(client, OrderedDict())
         self._clients.move_to_end(client)
         added = []
         for file in files:
-            one = Kept(f"{SCHEME}://files/{execution_id}/{quote(file.name)}", file)
-            kept[one.uri] = one
-            added.append(one)
-        while len(kept) > _MOST_FILES or sum(one.file.size for one in kept.values()) > _MOST_BYTES:
-            kept.popitem(last=False)
+            stored_file = StoredFile(f"{SCHEME}://files/{execution_id}/{quote(file.name)}", file)
+            client_files[stored_file.uri] = stored_file
+            added.append(stored_file)
+        while (
+            len(client_files) > _MOST_FILES
+            or sum(stored_file.file.size for stored_file in client_files.values()) > _MOST_BYTES
+        ):
+            client_files.popitem(last=False)
         while len(self._clients) > _MOST_CLIENTS:
             self._clients.popitem(last=False)
-        return tuple(one for one in added if one.uri in kept)
+        return tuple(stored_file for stored_file in added if stored_file.uri in client_files)
 
     def get(self, client: str, uri: str) -> File | None:
         """The file at an address, if this client has one there."""
-        kept = self._clients.get(client)
-        one = None if kept is None else kept.get(uri)
-        return None if one is None else one.file
+        client_files = self._clients.get(client)
+        stored_file = None if client_files is None else client_files.get(uri)
+        return None if stored_file is None else stored_file.file
 
-    def list(self, client: str) -> tuple[Kept, ...]:
+    def list(self, client: str) -> tuple[StoredFile, ...]:
         """All of a client, oldest first."""
-        kept = self._clients.get(client)
-        return () if kept is None else tuple(kept.values())
+        client_files = self._clients.get(client)
+        return () if client_files is None else tuple(client_files.values())
 
 
 RUNNING: Final = "[Script still running]"
@@ -103,7 +106,7 @@ OF_ERROR: Final[dict[type[ToolfoldError], str]] = {
 
 
 def to_result(
-    outcome: Outcome, *, wall_seconds: float, files: Sequence[Kept] = (), notes: Sequence[str] = (),
+    outcome: Outcome, *, wall_seconds: float, files: Sequence[StoredFile] = (), notes: Sequence[str] = (),
     has_yielded: bool = False,
 ) -> types.CallToolResult:  # fmt: skip
     """The documented text for the outcome, then what it cannot hold.
@@ -122,13 +125,15 @@ def to_result(
     content += [types.TextContent(text=line) for line in (*_extra(outcome), *lessons(outcome), *notes)]
     content += _images(outcome)
     content += [
-        types.ResourceLink(name=one.file.name, uri=one.uri, mime_type=one.file.mime, size=one.file.size)
-        for one in files
+        types.ResourceLink(
+            name=stored_file.file.name, uri=stored_file.uri, mime_type=stored_file.file.mime, size=stored_file.file.size
+        )
+        for stored_file in files
     ]
     return types.CallToolResult(content=content, is_error=has_failed)
 
 
-def still_running(execution_id: str, *, printed: str, calls: Sequence[Call], seconds: float) -> types.CallToolResult:
+def running_result(execution_id: str, *, printed: str, calls: Sequence[Call], seconds: float) -> types.CallToolResult:
     """A program that has not ended yet: what it printed since the last answer, and how to get the rest."""
     names = list(dict.fromkeys(call.tool for call in calls))
     waits = f"; it waits for {', '.join(names[:_SHOWN_CALLS])}" if names else ""
@@ -143,7 +148,7 @@ def still_running(execution_id: str, *, printed: str, calls: Sequence[Call], sec
     )
 
 
-def taken_over(execution_id: str) -> types.CallToolResult:
+def superseded_result(execution_id: str) -> types.CallToolResult:
     """To a wait that a later one has replaced."""
     text = f"{RUNNING}\nA later {WAIT_NAME} waits for program {execution_id!r} and gets its output."
     return types.CallToolResult(content=[types.TextContent(text=text)])
@@ -192,8 +197,8 @@ def _extra(outcome: Outcome) -> Iterator[str]:
         if outcome.stdout.strip():
             yield f"Output before the failure:\n{_output(outcome)}"
     elif not outcome.stdout.strip() and outcome.value is not None:
-        shown = json.dumps(describe_media(outcome.value), ensure_ascii=False)
-        cut = f"{shown[:_SHOWN_VALUE_CHARACTERS]}{TRUNCATED}" if len(shown) > _SHOWN_VALUE_CHARACTERS else shown
+        text = json.dumps(describe_media(outcome.value), ensure_ascii=False)
+        cut = f"{text[:_SHOWN_VALUE_CHARACTERS]}{TRUNCATED}" if len(text) > _SHOWN_VALUE_CHARACTERS else text
         yield f"Nothing was printed. The value of the last line: {cut}"
 
 

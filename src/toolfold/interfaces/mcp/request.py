@@ -1,4 +1,4 @@
-"""A request's share of a program's life: to its end, to a question, or to the moment in which it yields."""
+"""Requests that wait for a program: to its end, to a question, or to the moment in which it yields."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from mcp.server.context import ServerRequestContext
 
 from toolfold.errors import UsageError
 from toolfold.interfaces.mcp.clients import Clients, ask, is_legacy
-from toolfold.interfaces.mcp.program import Running
+from toolfold.interfaces.mcp.program import McpProgram
 from toolfold.interfaces.mcp.questions import CLIENT_ROUNDS, Question
-from toolfold.interfaces.mcp.render import still_running, taken_over
-from toolfold.interfaces.mcp.tasks import Holds, Yielding, created, has_tasks
+from toolfold.interfaces.mcp.render import running_result, superseded_result
+from toolfold.interfaces.mcp.tasks import ExecutionLocks, YieldPolicy, has_tasks, task_result
 from toolfold.models import Outcome
 
 Context = ServerRequestContext[Any, Any]
@@ -31,7 +31,7 @@ _LISTEN_AFTER_SECONDS: Final = 0.5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Share:
+class ServeOptions:
     """What one request gets of a program."""
 
     yield_seconds: float | None = None
@@ -40,7 +40,7 @@ class Share:
     """Its client may leave: the program stays."""
 
 
-class Serving:
+class ProgramService:
     """The programs of a door that clients wait for, and those that wait for their clients.
 
     Args:
@@ -52,155 +52,157 @@ class Serving:
 
     # Any: what a coroutine yields and is sent is asyncio's business.
     def __init__(
-        self, clients: Clients, spawn: Callable[[Any], None], holds: Holds, yielding: Yielding | None = None
+        self, clients: Clients, spawn: Callable[[Any], None], holds: ExecutionLocks, yielding: YieldPolicy | None = None
     ) -> None:
-        self.yielding = yielding or Yielding()
+        self.yielding = yielding or YieldPolicy()
         self._clients = clients
         self._spawn = spawn
-        self._holds = holds
+        self._locks = holds
         self._parked: dict[str, asyncio.TimerHandle] = {}
-        self._yielded: dict[str, Running] = {}
+        self._yielded_programs: dict[str, McpProgram] = {}
         """By execution id: those whose clients come back with `wait_program`."""
 
     async def close(self) -> None:
         """The door is being left: end the programs, but for those that the next process can go on with."""
         for timer in self._parked.values():
             timer.cancel()
-        await asyncio.gather(*(self._leave(running) for running in tuple(self._clients.running.values())))
+        await asyncio.gather(*(self._leave(program) for program in tuple(self._clients.programs.values())))
 
-    def drop_holds(self) -> None:
+    def drop_locks(self) -> None:
         """The record has all of what was left to other processes, so that they may have it."""
-        self._holds.close()
+        self._locks.close()
 
-    async def _leave(self, running: Running) -> None:
+    async def _leave(self, program: McpProgram) -> None:
         """A client that knows a program by its id comes back for it, to whichever process it meets."""
-        is_known = running.execution_id in self._yielded
-        if is_known and running.is_durable and self._holds.are_shared and not running.is_done:
-            await running.release()
-            self._clients.running.pop(running.id, None)
+        is_known = program.execution_id in self._yielded_programs
+        if is_known and program.is_durable and self._locks.are_shared and not program.is_done:
+            await program.release()
+            self._clients.programs.pop(program.id, None)
         else:
-            await running.cancel()
-            self.forget(running)
+            await program.cancel()
+            self.forget(program)
 
-    def find(self, execution_id: str) -> Running | None:
+    def find(self, execution_id: str) -> McpProgram | None:
         """A program that has yielded, if it is here."""
-        return self._yielded.get(execution_id)
+        return self._yielded_programs.get(execution_id)
 
     def may_revive(self, execution_id: str) -> bool:
         """Whether no living process goes on with a program that is not here, so that this one may."""
-        return self._holds.take(execution_id, is_new=False)
+        return self._locks.take(execution_id, is_new=False)
 
-    def add(self, running: Running) -> None:
+    def add(self, program: McpProgram) -> None:
         """One that was brought back from its record."""
-        self._clients.running[running.id] = running
-        self._yielded[running.execution_id] = running
+        self._clients.programs[program.id] = program
+        self._yielded_programs[program.execution_id] = program
 
-    def come_back(self, params: types.CallToolRequestParams) -> Running:
+    def come_back(self, params: types.CallToolRequestParams) -> McpProgram:
         """The program that waits for the answers in this request."""
         timer = self._parked.pop(params.request_state or "", None)
-        running = self._clients.running.get(params.request_state or "")
-        if timer is None or running is None:
+        program = self._clients.programs.get(params.request_state or "")
+        if timer is None or program is None:
             raise UsageError("the program that asked is gone: it waited too long, or was answered; run it again")
         timer.cancel()
-        running.unpark()
-        running.questions.answer(params.input_responses or {})
-        return running
+        program.unpark()
+        program.questions.answer(params.input_responses or {})
+        return program
 
     async def serve(
-        self, context: Context, running: Running, share: Share
+        self, context: Context, program: McpProgram, options: ServeOptions
     ) -> Outcome | types.CallToolResult | types.InputRequiredResult | dict[str, Any]:
         """Until it has ended, has a question for a client that comes back, or yields; perhaps as a task."""
-        stays = share.is_wait
-        asking: dict[str, asyncio.Task[None]] = {}
-        turn = running.take_turn()
+        stays = options.is_wait
+        question_tasks: dict[str, asyncio.Task[None]] = {}
+        turn = program.take_turn()
         try:
-            async for _ in running.news(share.yield_seconds, _LISTEN_AFTER_SECONDS):
-                await _tell_progress(context, running)
-                if not running.has_turn(turn):
+            async for _ in program.news(options.yield_seconds, _LISTEN_AFTER_SECONDS):
+                await _tell_progress(context, program)
+                if not program.has_turn(turn):
                     stays = True
-                    return taken_over(running.execution_id)
+                    return superseded_result(program.execution_id)
                 if is_legacy(context):
-                    fresh = running.questions.take().items()
-                    asking |= {key: asyncio.create_task(_put(context, running, key, one)) for key, one in fresh}
-                elif await _has_questions(running):
+                    fresh = program.questions.take().items()
+                    question_tasks |= {
+                        key: asyncio.create_task(_put(context, program, key, question)) for key, question in fresh
+                    }
+                elif await _has_questions(program):
                     stays = True
-                    return self._come_again(running, running.questions.all())
-            await _tell_progress(context, running)
-            if not running.is_done:
+                    return self._come_again(program, program.questions.all())
+            await _tell_progress(context, program)
+            if not program.is_done:
                 stays = True
-                self._keep(running)
-                return created(running) if has_tasks(context) and not share.is_wait else _yielded(running)
+                self._keep(program)
+                return task_result(program) if has_tasks(context) and not options.is_wait else _yield_result(program)
         finally:
-            for task in asking.values():
+            for task in question_tasks.values():
                 task.cancel()
-            running.questions.give_back(asking)
-            if not stays and not running.is_done:
+            program.questions.give_back(question_tasks)
+            if not stays and not program.is_done:
                 # The client cancelled: the program must be gone before the answer is.
                 with anyio.CancelScope(shield=True):
-                    await running.cancel()
-            if running.is_done and (not stays or running.has_turn(turn)):
-                self.forget(running)
-        return running.outcome()
+                    await program.cancel()
+            if program.is_done and (not stays or program.has_turn(turn)):
+                self.forget(program)
+        return program.outcome()
 
-    async def stop(self, running: Running) -> Outcome:
+    async def stop(self, program: McpProgram) -> Outcome:
         """End a program, as its client asked for, with what it printed since the last answer."""
-        running.take_turn()
-        outcome = await running.stop()
-        self.forget(running)
+        program.take_turn()
+        outcome = await program.stop()
+        self.forget(program)
         return outcome
 
-    def forget(self, running: Running) -> None:
+    def forget(self, program: McpProgram) -> None:
         """Its client has all of it."""
-        self._clients.running.pop(running.id, None)
-        self._yielded.pop(running.execution_id, None)
-        self._holds.drop(running.execution_id, has_ended=True)
+        self._clients.programs.pop(program.id, None)
+        self._yielded_programs.pop(program.execution_id, None)
+        self._locks.drop(program.execution_id, has_ended=True)
 
-    def _keep(self, running: Running) -> None:
-        self._yielded.setdefault(running.execution_id, running)
-        self._holds.take(running.execution_id, is_new=True)
-        unread = [one for one in self._yielded.values() if one.is_done]
+    def _keep(self, program: McpProgram) -> None:
+        self._yielded_programs.setdefault(program.execution_id, program)
+        self._locks.take(program.execution_id, is_new=True)
+        unread = [candidate for candidate in self._yielded_programs.values() if candidate.is_done]
         for old in unread[: max(0, len(unread) - _MOST_UNREAD)]:
             self.forget(old)
 
-    def _come_again(self, running: Running, questions: Mapping[str, Question]) -> types.InputRequiredResult:
+    def _come_again(self, program: McpProgram, questions: Mapping[str, Question]) -> types.InputRequiredResult:
         """The program stands still until the client asks again, with answers; for so long and no longer."""
-        running.park()
+        program.park()
         loop = asyncio.get_running_loop()
-        self._parked[running.id] = loop.call_later(ANSWER_WAIT_SECONDS, self._expire, running)
+        self._parked[program.id] = loop.call_later(ANSWER_WAIT_SECONDS, self._expire, program)
         while len(self._parked) > _MOST_PARKED:
             oldest = next(iter(self._parked))
             self._parked[oldest].cancel()
-            self._expire(self._clients.running[oldest])
-        return types.InputRequiredResult(input_requests=dict(questions), request_state=running.id)
+            self._expire(self._clients.programs[oldest])
+        return types.InputRequiredResult(input_requests=dict(questions), request_state=program.id)
 
-    def _expire(self, running: Running) -> None:
+    def _expire(self, program: McpProgram) -> None:
         """Nobody came back with an answer."""
-        self._parked.pop(running.id, None)
-        self.forget(running)
-        self._spawn(running.cancel())
+        self._parked.pop(program.id, None)
+        self.forget(program)
+        self._spawn(program.cancel())
 
 
-def _yielded(running: Running) -> types.CallToolResult:
-    return still_running(
-        running.execution_id, printed=running.printed(), calls=running.open_calls, seconds=running.seconds
+def _yield_result(program: McpProgram) -> types.CallToolResult:
+    return running_result(
+        program.execution_id, printed=program.printed(), calls=program.open_calls, seconds=program.seconds
     )
 
 
-async def _tell_progress(context: Context, running: Running) -> None:
-    for progress in running.take_progress():
+async def _tell_progress(context: Context, program: McpProgram) -> None:
+    for progress in program.take_progress():
         await context.session.report_progress(progress.step, None, progress.message)
 
 
-async def _has_questions(running: Running) -> bool:
+async def _has_questions(program: McpProgram) -> bool:
     """Whether there is something to ask the client of the newer era, which comes back so many times and no more."""
-    if running.questions.all() and running.questions.rounds >= CLIENT_ROUNDS:
-        running.questions.refuse()
-    elif running.questions.all():
-        await running.questions.gather()
-    return bool(running.questions.all()) and not running.is_done
+    if program.questions.all() and program.questions.rounds >= CLIENT_ROUNDS:
+        program.questions.refuse()
+    elif program.questions.all():
+        await program.questions.gather()
+    return bool(program.questions.all()) and not program.is_done
 
 
-async def _put(context: Context, running: Running, key: str, question: Question) -> None:
+async def _put(context: Context, program: McpProgram, key: str, question: Question) -> None:
     # In the older era folders are asked for without a program: see `Clients.roots`.
     assert isinstance(question, types.ElicitRequest)
-    running.questions.answer({key: await ask(context, question.params)})
+    program.questions.answer({key: await ask(context, question.params)})

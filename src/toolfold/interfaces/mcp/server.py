@@ -1,4 +1,4 @@
-"""Requests of MCP clients in, programs run, results out. Both eras of the protocol; knows no transport."""
+"""MCP server: client requests in, programs run, results out. Both eras of the protocol; knows no transport."""
 
 from __future__ import annotations
 
@@ -22,12 +22,29 @@ from mcp.shared.exceptions import MCPError
 
 import toolfold
 from toolfold.errors import ToolfoldError, UsageError
-from toolfold.interfaces.mcp.clients import Clients, can_ask, client_of, is_legacy, kept_by, name_of, owner_of
-from toolfold.interfaces.mcp.offer import Offer, Servers
-from toolfold.interfaces.mcp.program import Running
-from toolfold.interfaces.mcp.render import Files, Kept, failed, to_mcp, to_result
-from toolfold.interfaces.mcp.request import ANSWER_WAIT_SECONDS, Serving, Share
-from toolfold.interfaces.mcp.tasks import Holds, Tasks, Yielding, checked_id, has_tasks, left_of, new_id, unknown
+from toolfold.interfaces.mcp.clients import (
+    Clients,
+    can_ask,
+    client_of,
+    description_limit_for,
+    is_legacy,
+    name_of,
+    owner_of,
+)
+from toolfold.interfaces.mcp.offer import Offer, ToolBridge
+from toolfold.interfaces.mcp.program import McpProgram
+from toolfold.interfaces.mcp.render import ClientFiles, StoredFile, failed, to_mcp, to_result
+from toolfold.interfaces.mcp.request import ANSWER_WAIT_SECONDS, ProgramService, ServeOptions
+from toolfold.interfaces.mcp.tasks import (
+    ExecutionLocks,
+    Tasks,
+    YieldPolicy,
+    check_id,
+    has_tasks,
+    new_id,
+    remaining_seconds,
+    unknown_program,
+)
 from toolfold.interfaces.mcp.texts import (
     ENTRY_NAME,
     INSTRUCTIONS,
@@ -43,7 +60,7 @@ from toolfold.runtime import Runtime
 
 Context = ServerRequestContext[Any, Any]
 """Any: nothing here reads what the lifespan yields or what the transport puts into a request."""
-Answered: TypeAlias = types.CallToolResult | types.InputRequiredResult | dict[str, Any]
+CallToolResponse: TypeAlias = types.CallToolResult | types.InputRequiredResult | dict[str, Any]
 """Any: a task, for which the SDK has no type."""
 
 NAME: Final = "toolfold"
@@ -58,7 +75,7 @@ _META: Final = {"anthropic/alwaysLoad": True, "anthropic/maxResultSizeChars": 50
 _log: Final = logging.getLogger(__name__)
 
 
-class Door:
+class McpServer:
     """The MCP server. Enter it first; leaving it ends every bridged server and every program.
 
     Programs that have yielded are the exception: where the ledger lasts, the next process goes on with them.
@@ -75,7 +92,7 @@ class Door:
 
     def __init__(
         self, runtime: Runtime, offer: Offer, *, limits: Limits | None = None, clients: Clients | None = None,
-        connect: Callable[[Clients, Callable[[], None]], Servers] | None = None, yielding: Yielding | None = None,
+        connect: Callable[[Clients, Callable[[], None]], ToolBridge] | None = None, yielding: YieldPolicy | None = None,
         holds: Path | None = None,
     ) -> None:  # fmt: skip
         self._runtime = runtime
@@ -83,16 +100,16 @@ class Door:
         self._limits = limits or Limits()
         self._clients = clients or Clients(is_alone=True)
         self._connect = connect
-        self._files = Files()
-        self._serving = Serving(self._clients, self._spawn, Holds(holds), yielding)
+        self._files = ClientFiles()
+        self._service = ProgramService(self._clients, self._spawn, ExecutionLocks(holds), yielding)
         self._leaving = asyncio.Event()
         self._ready: asyncio.Future[None] | None = None
         self._background: set[asyncio.Task[Any]] = set()
-        self.listed: list[types.Tool] = []
+        self.extra_tools: list[types.Tool] = []
         """Tools that another part of the door serves, told of beside its own."""
         self._has_listed = False
         self._is_telling = False
-        self._changes = Changes()
+        self._changes = SubscriptionBus()
         self.server: Server[Any] = DeclaringServer(
             NAME,
             version=toolfold.__version__,
@@ -106,7 +123,7 @@ class Door:
             on_subscriptions_listen=ListenHandler(self._changes),
         )
         Tasks(
-            find=self._serving.find, revive=self._revive, stop=self._serving.stop, forget=self._serving.forget,
+            find=self._service.find, revive=self._revive, stop=self._service.stop, forget=self._service.forget,
             result=self._result,
         ).add_to(self.server)  # fmt: skip
         # What the client hands back is sealed: nobody resumes a program that is not theirs.
@@ -119,15 +136,15 @@ class Door:
 
     async def __aenter__(self) -> Self:
         # In the background: a client's first request must not wait for the sandbox.
-        self._ready = self._keep(self._runtime)
+        self._ready = self._enter_in_background(self._runtime)
         return self
 
     async def __aexit__(self, *exc: object) -> None:
-        await self._serving.close()
+        await self._service.close()
         self._leaving.set()
         if self._background:
             await asyncio.wait(self._background)
-        self._serving.drop_holds()
+        self._service.drop_locks()
 
     async def connect(self) -> None:
         """Begin to connect the bridged servers; once, and without waiting for any of them."""
@@ -135,14 +152,14 @@ class Door:
             make, self._connect = self._connect, None
             servers = make(self._clients, self._servers_changed)
             self._clients.bridge(servers)
-            await self._keep(servers)
+            await self._enter_in_background(servers)
             self._offer.bridge(servers)
 
-    def _keep(self, manager: AbstractAsyncContextManager[object]) -> asyncio.Future[None]:
+    def _enter_in_background(self, manager: AbstractAsyncContextManager[object]) -> asyncio.Future[None]:
         """Entered and left in a task of its own, because both must happen in one; done once it is entered."""
         entered: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         # Marks an error as seen, also where nobody waits for it.
-        entered.add_done_callback(lambda one: one.cancelled() or one.exception())
+        entered.add_done_callback(lambda future: future.cancelled() or future.exception())
 
         async def keep() -> None:
             try:
@@ -167,9 +184,9 @@ class Door:
             await self._offer.wait_for_unknown(FIRST_LIST_WAIT_SECONDS)
             await self._read_files()
         await self._offer.describing.meet(client_of(context))
-        description, is_all = self._offer.description(kept_by(context), client_of(context))
+        description, is_all = self._offer.description(description_limit_for(context), client_of(context))
         # A client with tasks waits for programs itself.
-        tells_to_wait = self._serving.yielding.is_on and not has_tasks(context)
+        tells_to_wait = self._service.yielding.is_on and not has_tasks(context)
         tools = [
             types.Tool(
                 name=ENTRY_NAME,
@@ -193,9 +210,9 @@ class Door:
             tools.append(
                 types.Tool(name=WAIT_NAME, description=WAIT_DESCRIPTION, input_schema=WAIT_SCHEMA, _meta=_META)
             )
-        return types.ListToolsResult(tools=[*tools, *self.listed])
+        return types.ListToolsResult(tools=[*tools, *self.extra_tools])
 
-    async def _call_tool(self, context: Context, params: types.CallToolRequestParams) -> Answered:
+    async def _call_tool(self, context: Context, params: types.CallToolRequestParams) -> CallToolResponse:
         arguments = params.arguments or {}
         try:
             if params.name == SEARCH_NAME:
@@ -205,14 +222,14 @@ class Door:
             is_wait = params.name == WAIT_NAME
             if params.request_state is None and is_wait:
                 return await self._wait(context, arguments)
-            seconds = self._serving.yielding.seconds_for(arguments.get("yield_after_seconds"))
+            seconds = self._service.yielding.seconds_for(arguments.get("yield_after_seconds"))
             if params.request_state is not None:
-                running = self._serving.come_back(params)
+                program = self._service.come_back(params)
             else:
-                running = await self._start(context, arguments, is_durable=seconds is not None)
+                program = await self._start(context, arguments, is_durable=seconds is not None)
             now = asyncio.get_running_loop().time()
-            seconds = left_of(seconds, now - _CAME_AT.get(now))
-            return await self._serve(context, running, Share(yield_seconds=seconds, is_wait=is_wait))
+            seconds = remaining_seconds(seconds, now - _CAME_AT.get(now))
+            return await self._serve(context, program, ServeOptions(yield_seconds=seconds, is_wait=is_wait))
         except ToolfoldError as error:
             return to_mcp(error)
 
@@ -226,14 +243,14 @@ class Door:
 
     # programs
 
-    async def _start(self, context: Context, arguments: Mapping[str, Any], *, is_durable: bool) -> Running:
-        text, session, seconds = _checked(arguments, self._limits.wall_seconds)
+    async def _start(self, context: Context, arguments: Mapping[str, Any], *, is_durable: bool) -> McpProgram:
+        text, session, seconds = _parse_arguments(arguments, self._limits.wall_seconds)
         assert self._ready is not None
         self._ready.result()  # raises where the sandbox is not available
         await self._offer.wait_for_mentioned(text)
         session = f"{client_of(context)}/{session}" if session else ""
         files = self._offer.describing.files.files_for(session, self._runtime.sessions)
-        running = Running(
+        program = McpProgram(
             self._runtime,
             new_id(owner_of(context)),
             limits=replace(self._limits, wall_seconds=seconds),
@@ -242,88 +259,95 @@ class Door:
             asker=name_of(context),
         )
         before = None if is_legacy(context) else self._clients.tell_roots
-        running.start(text, before, files=files, is_durable=is_durable)
-        self._clients.running[running.id] = running
-        return running
+        program.start(text, before, files=files, is_durable=is_durable)
+        self._clients.programs[program.id] = program
+        return program
 
-    async def _wait(self, context: Context, arguments: Mapping[str, Any]) -> Answered:
+    async def _wait(self, context: Context, arguments: Mapping[str, Any]) -> CallToolResponse:
         """Go on waiting for a program that has yielded, or end it."""
         owner = owner_of(context)
-        execution_id, is_cancel = checked_id(arguments.get("execution_id"), owner), arguments.get("cancel", False)
+        execution_id, is_cancel = check_id(arguments.get("execution_id"), owner), arguments.get("cancel", False)
         if not isinstance(is_cancel, bool):
             raise UsageError(f"cancel must be true or false, got {is_cancel!r}; the program was left alone")
-        seconds = self._serving.yielding.seconds_for(arguments.get("yield_after_seconds"))
-        running = self._serving.find(execution_id) or await self._revive(context, execution_id)
-        if isinstance(running, Outcome):
-            return self._result(context, running)
+        seconds = self._service.yielding.seconds_for(arguments.get("yield_after_seconds"))
+        program = self._service.find(execution_id) or await self._revive(context, execution_id)
+        if isinstance(program, Outcome):
+            return self._result(context, program)
         if is_cancel:
-            return await self._ended(context, running, await self._serving.stop(running))
-        running.questions.rounds = 0  # the client counts them anew for each request
-        return await self._serve(context, running, Share(yield_seconds=seconds, is_wait=True))
+            return await self._final_result(context, program, await self._service.stop(program))
+        program.questions.rounds = 0  # the client counts them anew for each request
+        return await self._serve(context, program, ServeOptions(yield_seconds=seconds, is_wait=True))
 
-    async def _revive(self, context: Context, execution_id: str) -> Running | Outcome:
+    async def _revive(self, context: Context, execution_id: str) -> McpProgram | Outcome:
         """A program whose process is gone: its outcome, or the program itself, which goes on here."""
         recorded = await self._runtime.recorded(execution_id)
         if recorded is None:
-            raise unknown(execution_id)
+            raise unknown_program(execution_id)
         if recorded.outcome is not None:
             return recorded.outcome
         if recorded.start_record.session:
             raise UsageError(
                 f"program {execution_id!r} ended with the server that ran it: a session's variables are lost with it"
             )
-        if not self._serving.may_revive(execution_id):
+        if not self._service.may_revive(execution_id):
             raise UsageError(f"program {execution_id!r} runs in another process of this server; wait for it there")
         await self._offer.wait_for_mentioned(recorded.start_record.program.text)
-        running = Running(
+        program = McpProgram(
             self._runtime,
             execution_id,
             limits=recorded.start_record.limits,
             can_ask=can_ask(context),
             asker=name_of(context),
         )
-        running.revive()
-        self._serving.add(running)
-        return running
+        program.revive()
+        self._service.add(program)
+        return program
 
-    async def _serve(self, context: Context, running: Running, share: Share) -> Answered:
-        served = await self._serving.serve(context, running, share)
-        return await self._ended(context, running, served) if isinstance(served, Outcome) else served
+    async def _serve(self, context: Context, program: McpProgram, options: ServeOptions) -> CallToolResponse:
+        result = await self._service.serve(context, program, options)
+        return await self._final_result(context, program, result) if isinstance(result, Outcome) else result
 
-    async def _ended(self, context: Context, running: Running, outcome: Outcome) -> types.CallToolResult:
+    async def _final_result(self, context: Context, program: McpProgram, outcome: Outcome) -> types.CallToolResult:
         """With what it printed since the last answer, where there was one."""
-        rest = await running.rest_of(outcome)
-        return self._result(context, rest, running, has_yielded=rest is not outcome)
+        rest = await program.rest_of(outcome)
+        return self._result(context, rest, program, has_yielded=rest is not outcome)
 
     def _result(
-        self, context: Context, outcome: Outcome, running: Running | None = None, *, has_yielded: bool = False
+        self, context: Context, outcome: Outcome, program: McpProgram | None = None, *, has_yielded: bool = False
     ) -> types.CallToolResult:
-        text, limits = ("", self._limits) if running is None else (running.text, running.limits)
+        text, limits = ("", self._limits) if program is None else (program.text, program.limits)
         notes = self._offer.notes_on(text) if outcome.status in ("rejected", "failed") else ()
-        kept = self._keep_files(client_of(context), outcome) if outcome.files else ()
-        return to_result(outcome, wall_seconds=limits.wall_seconds, files=kept, notes=notes, has_yielded=has_yielded)
+        stored_files = self._store_files(client_of(context), outcome) if outcome.files else ()
+        return to_result(
+            outcome, wall_seconds=limits.wall_seconds, files=stored_files, notes=notes, has_yielded=has_yielded
+        )
 
     # files
 
     async def _read_files(self) -> None:
         """Have a guest say what is in those that programs are given, before a client is told of them."""
-        given = self._offer.describing.files
-        if given.files and self._ready is not None:
+        described_files = self._offer.describing.files
+        if described_files.files and self._ready is not None:
             await asyncio.wait([self._ready])
-            self._offer.describing.files = await self._runtime.describe_files(given.files)
+            self._offer.describing.files = await self._runtime.describe_files(described_files.files)
 
-    def _keep_files(self, client: str, outcome: Outcome) -> tuple[Kept, ...]:
-        kept = self._files.add(client, outcome.execution_id, outcome.files)
+    def _store_files(self, client: str, outcome: Outcome) -> tuple[StoredFile, ...]:
+        stored_files = self._files.add(client, outcome.execution_id, outcome.files)
         self._changes.tell_files(client)
         self._spawn(self._clients.tell_files_changed(client))
-        return kept
+        return stored_files
 
     async def _list_resources(
         self, context: Context, _: types.PaginatedRequestParams | None
     ) -> types.ListResourcesResult:
         resources = [
-            types.Resource(name=one.file.name, uri=one.uri, mime_type=one.file.mime, size=one.file.size)
-            for one in self._files.list(client_of(context))
+            types.Resource(
+                name=stored_file.file.name,
+                uri=stored_file.uri,
+                mime_type=stored_file.file.mime,
+                size=stored_file.file.size,
+            )
+            for stored_file in self._files.list(client_of(context))
         ]
         return types.ListResourcesResult(resources=resources)
 
@@ -382,7 +406,7 @@ class Door:
         task.add_done_callback(self._background.discard)
 
 
-def _checked(arguments: Mapping[str, Any], max_seconds: float) -> tuple[str, str, float]:
+def _parse_arguments(arguments: Mapping[str, Any], max_seconds: float) -> tuple[str, str, float]:
     """Program, session and time, as a request asks for them."""
     text, session = arguments.get("code"), arguments.get("session") or ""
     seconds = arguments.get("timeout_seconds")
@@ -406,7 +430,7 @@ CLIENT: Final[ContextVar[str]] = ContextVar("toolfold_client", default="")
 """The client whose request is being served."""
 
 
-class Changes:
+class SubscriptionBus:
     """The SDK's bus of the newer era, which also knows whose stream is whose."""
 
     def __init__(self) -> None:
@@ -427,8 +451,8 @@ class Changes:
         self._deliver(ResourcesListChanged(), client)
 
     def _deliver(self, event: ServerEvent, client: str | None) -> None:
-        for whose, listener in tuple(self._listeners.values()):
-            if client is None or whose == client:
+        for owner, listener in tuple(self._listeners.values()):
+            if client is None or owner == client:
                 listener(event)  # only puts it into the stream's own buffer, and does not raise
 
 
@@ -442,5 +466,5 @@ class DeclaringServer(Server[Any]):
         experimental_capabilities: dict[str, dict[str, Any]] | None = None,
         extensions: dict[str, dict[str, Any]] | None = None,
     ) -> InitializationOptions:
-        sent = notification_options or NotificationOptions(tools_changed=True, resources_changed=True)
-        return super().create_initialization_options(sent, experimental_capabilities, extensions)
+        notifications = notification_options or NotificationOptions(tools_changed=True, resources_changed=True)
+        return super().create_initialization_options(notifications, experimental_capabilities, extensions)

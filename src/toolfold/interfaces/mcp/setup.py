@@ -1,4 +1,4 @@
-"""From a config to a door: runtime, tools, bridge. Starts nothing."""
+"""Assembly of the MCP server from a config: runtime, tools, bridge, HTTP address. Starts nothing."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from toolfold.config.load import left_out_servers
 from toolfold.config.model import Config
 from toolfold.execution.request import OwnedLedger
 from toolfold.interfaces.mcp.clients import Clients
-from toolfold.interfaces.mcp.offer import Describing, Offer, Servers
+from toolfold.interfaces.mcp.offer import DescriptionWriter, Offer, ToolBridge
 from toolfold.interfaces.mcp.program import ask_client
-from toolfold.interfaces.mcp.server import Door
-from toolfold.interfaces.mcp.tasks import yielding_of
+from toolfold.interfaces.mcp.server import McpServer
+from toolfold.interfaces.mcp.tasks import yield_policy_of
 from toolfold.interfaces.mcp.texts import ENTRY_NAME
 from toolfold.ledger.sqlite.store import SqliteLedger
 from toolfold.models import File
@@ -32,10 +32,10 @@ from toolfold.sources.mcp import Bridge
 from toolfold.tools.tool import Tool
 
 
-def open_door(
+def create_mcp_server(
     config: Config, *, modules: Sequence[Tool] = (), files: Sequence[File] = (), is_alone: bool = True,
     callback: bool = False,
-) -> Door:  # fmt: skip
+) -> McpServer:  # fmt: skip
     """A door that is not entered yet.
 
     Args:
@@ -61,39 +61,39 @@ def open_door(
         prepare=partial(with_policies, config),
         when_complete=strays.warn,
         left_out=left_out_servers(config),
-        describing=Describing(
+        describing=DescriptionWriter(
             is_contract=config.mcp.description == "contract",
             max_characters=config.mcp.max_characters,
             history=runtime.learned,
             files=files,
         ),
     )
-    door = Door(
+    mcp_server = McpServer(
         runtime,
         offer,
         limits=config.program_limits,
         clients=Clients(is_alone=is_alone),
         connect=partial(_bridge, config) if config.servers else None,
         # The environment is a client's only where the client started this process.
-        yielding=yielding_of(
+        yielding=yield_policy_of(
             config.mcp.yield_after, os.environ if is_alone else {}, config.program_limits.wall_seconds
         ),
         holds=ledger.path.with_name(f"{ledger.path.name}.running") if isinstance(ledger, SqliteLedger) else None,
     )
     if callback:
-        _add_callback(door, runtime, config)
-    return door
+        _add_callback(mcp_server, runtime, config)
+    return mcp_server
 
 
-def _bridge(config: Config, clients: Clients, on_change: Callable[[], None]) -> Servers:
+def _bridge(config: Config, clients: Clients, on_change: Callable[[], None]) -> ToolBridge:
     return Bridge(bridge_servers(config), outer=clients, on_change=on_change)
 
 
-def _add_callback(door: Door, runtime: Runtime, config: Config) -> None:
+def _add_callback(mcp_server: McpServer, runtime: Runtime, config: Config) -> None:
     # Imported here: hardly anyone asks for it, and every client waits for the start.
-    from toolfold.interfaces.callback.programs import Executions  # noqa: PLC0415
+    from toolfold.interfaces.callback.programs import CallbackExecutions  # noqa: PLC0415
     from toolfold.interfaces.callback.server import TOOL, ParentCallback, register  # noqa: PLC0415
 
-    executions = Executions(runtime, workspace=Path.cwd(), limits=config.program_limits)
-    register(door.server, ParentCallback(lambda _: executions))
-    door.listed.append(TOOL)
+    executions = CallbackExecutions(runtime, workspace=Path.cwd(), limits=config.program_limits)
+    register(mcp_server.server, ParentCallback(lambda _: executions))
+    mcp_server.extra_tools.append(TOOL)

@@ -1,4 +1,4 @@
-"""MCP's tasks extension: a program that would yield becomes a task, for clients that declare the extension.
+"""MCP tasks extension (programs that yield become tasks), with yield times, program ids and program locks.
 
 Such a client polls `tasks/get` itself, so that no model spends a turn on waiting. A task's id is that of its program,
 and what the program asks is in the task until `tasks/update` brings the answer.
@@ -27,16 +27,16 @@ from pydantic import TypeAdapter, ValidationError
 
 from toolfold.errors import ToolfoldError, UsageError
 from toolfold.interfaces.mcp.clients import is_legacy, owner_of
-from toolfold.interfaces.mcp.program import Running
+from toolfold.interfaces.mcp.program import McpProgram
 from toolfold.models import Outcome
 
 TASKS: Final = "io.modelcontextprotocol/tasks"
 _MISSING_CAPABILITY: Final = -32021
 _HEADER_MISMATCH: Final = -32020
 _POLL_MILLISECONDS: Final = 1_000
-_KEPT_SECONDS: Final = 600.0
+_RESULT_TTL_SECONDS: Final = 600.0
 """After the longest that a program may take: the time in which its client comes for the result."""
-_MOST_KEPT: Final = 100
+_MOST_ENDED_TASKS: Final = 100
 _RESPONSES: Final = TypeAdapter(types.InputResponses)
 
 Context = ServerRequestContext[Any, Any]
@@ -57,12 +57,12 @@ class UpdateParams(TaskParams):
 
 
 @dataclass(frozen=True, slots=True)
-class _Over:
+class _EndedTask:
     """A task that has ended: what `tasks/get` says from now on."""
 
     owner: str
     # Any: a task as JSON.
-    told: dict[str, Any]
+    payload: dict[str, Any]
 
 
 def has_tasks(context: Context) -> bool:
@@ -72,10 +72,10 @@ def has_tasks(context: Context) -> bool:
 
 
 # Any: a result as JSON; the SDK has no type for the extension's.
-def created(running: Running) -> dict[str, Any]:
+def task_result(program: McpProgram) -> dict[str, Any]:
     """The answer to a request whose program goes on as a task."""
-    running.questions.rounds = 0  # a task may ask as often as it likes
-    return {"resultType": "task", **_facts(running, "working")}
+    program.questions.rounds = 0  # a task may ask as often as it likes
+    return {"resultType": "task", **_task_of_program(program, "working")}
 
 
 class Tasks:
@@ -90,17 +90,17 @@ class Tasks:
     """
 
     def __init__(
-        self, *, find: Callable[[str], Running | None],
-        revive: Callable[[Context, str], Awaitable[Running | Outcome]],
-        stop: Callable[[Running], Awaitable[Outcome]], forget: Callable[[Running], None],
-        result: Callable[[Context, Outcome, Running | None], types.CallToolResult],
+        self, *, find: Callable[[str], McpProgram | None],
+        revive: Callable[[Context, str], Awaitable[McpProgram | Outcome]],
+        stop: Callable[[McpProgram], Awaitable[Outcome]], forget: Callable[[McpProgram], None],
+        result: Callable[[Context, Outcome, McpProgram | None], types.CallToolResult],
     ) -> None:  # fmt: skip
         self._find = find
         self._revive = revive
         self._stop = stop
         self._forget = forget
         self._result = result
-        self._over: dict[str, _Over] = {}
+        self._ended_tasks: dict[str, _EndedTask] = {}
 
     def add_to(self, server: Server[Any]) -> None:
         """Declare the extension, and serve its methods."""
@@ -111,23 +111,25 @@ class Tasks:
 
     async def _get(self, context: Context, params: TaskParams) -> dict[str, Any]:
         task = await self._task(context, params)
-        if isinstance(task, _Over):
-            return task.told
+        if isinstance(task, _EndedTask):
+            return task.payload
         if task.is_done:
-            return self._ended(context, task).told
+            return self._end_task(context, task).payload
         questions = task.questions.all()
         if not questions:
-            return _facts(task, "working")
-        asked = types.InputRequiredResult(input_requests=dict(questions))
-        shown = asked.model_dump(mode="json", by_alias=True, exclude_none=True)
-        return {**_facts(task, "input_required"), "inputRequests": shown["inputRequests"]}
+            return _task_of_program(task, "working")
+        input_required = types.InputRequiredResult(input_requests=dict(questions))
+        payload = input_required.model_dump(mode="json", by_alias=True, exclude_none=True)
+        return {**_task_of_program(task, "input_required"), "inputRequests": payload["inputRequests"]}
 
     async def _update(self, context: Context, params: UpdateParams) -> dict[str, Any]:
         task = await self._task(context, params)
-        if isinstance(task, Running):
-            known = {key: one for key, one in params.input_responses.items() if key in task.questions.all()}
+        if isinstance(task, McpProgram):
+            open_responses = {
+                key: response for key, response in params.input_responses.items() if key in task.questions.all()
+            }
             try:
-                answers = _RESPONSES.validate_python(known)
+                answers = _RESPONSES.validate_python(open_responses)
             except ValidationError as error:
                 raise MCPError(types.INVALID_PARAMS, "an answer is not what its question asks for") from error
             task.questions.answer(answers)
@@ -135,13 +137,13 @@ class Tasks:
 
     async def _cancel(self, context: Context, params: TaskParams) -> dict[str, Any]:
         task = await self._task(context, params)
-        if isinstance(task, Running) and not task.is_done:
+        if isinstance(task, McpProgram) and not task.is_done:
             await self._stop(task)
-        if isinstance(task, Running):
-            self._ended(context, task)
+        if isinstance(task, McpProgram):
+            self._end_task(context, task)
         return {}
 
-    async def _task(self, context: Context, params: TaskParams) -> Running | _Over:
+    async def _task(self, context: Context, params: TaskParams) -> McpProgram | _EndedTask:
         """The task that a request is about.
 
         Raises:
@@ -154,60 +156,60 @@ class Tasks:
             raise MCPError(_HEADER_MISMATCH, "the header Mcp-Name must have the taskId of the request")
         owner = owner_of(context)
         try:
-            execution_id = checked_id(params.task_id, owner)
-            over = self._over.get(execution_id)
+            execution_id = check_id(params.task_id, owner)
+            over = self._ended_tasks.get(execution_id)
             if over is not None and over.owner == owner:
                 return over
-            found = self._find(execution_id) or await self._revive(context, execution_id)
+            program_or_outcome = self._find(execution_id) or await self._revive(context, execution_id)
         except UsageError as error:
             raise MCPError(types.INVALID_PARAMS, str(error)) from error
-        if isinstance(found, Running):
-            return found
-        return self._keep(context, execution_id, self._told(context, found, None))
+        if isinstance(program_or_outcome, McpProgram):
+            return program_or_outcome
+        return self._keep(context, execution_id, self._payload_of(context, program_or_outcome, None))
 
-    def _ended(self, context: Context, running: Running) -> _Over:
-        self._forget(running)
+    def _end_task(self, context: Context, program: McpProgram) -> _EndedTask:
+        self._forget(program)
         try:
-            told = self._told(context, running.outcome(), running)
+            payload = self._payload_of(context, program.outcome(), program)
         except ToolfoldError as error:
-            told = {"status": "failed", "error": {"code": types.INTERNAL_ERROR, "message": str(error)}}
-        return self._keep(context, running.execution_id, {**_facts(running, "completed"), **told})
+            payload = {"status": "failed", "error": {"code": types.INTERNAL_ERROR, "message": str(error)}}
+        return self._keep(context, program.execution_id, {**_task_of_program(program, "completed"), **payload})
 
-    def _told(self, context: Context, outcome: Outcome, running: Running | None) -> dict[str, Any]:
+    def _payload_of(self, context: Context, outcome: Outcome, program: McpProgram | None) -> dict[str, Any]:
         """How it ended; what a program did wrong is part of its result, as it is without tasks."""
-        facts = {} if running is not None else _recorded(outcome)
+        facts = {} if program is not None else _task_of_outcome(outcome)
         if outcome.status == "cancelled":
             return {**facts, "status": "cancelled"}
-        result = self._result(context, outcome, running)
+        result = self._result(context, outcome, program)
         return {
             **facts,
             "status": "completed",
             "result": result.model_dump(mode="json", by_alias=True, exclude_none=True),
         }
 
-    def _keep(self, context: Context, execution_id: str, told: dict[str, Any]) -> _Over:
-        over = self._over[execution_id] = _Over(owner_of(context), told)
-        while len(self._over) > _MOST_KEPT:
-            del self._over[next(iter(self._over))]
+    def _keep(self, context: Context, execution_id: str, payload: dict[str, Any]) -> _EndedTask:
+        over = self._ended_tasks[execution_id] = _EndedTask(owner_of(context), payload)
+        while len(self._ended_tasks) > _MOST_ENDED_TASKS:
+            del self._ended_tasks[next(iter(self._ended_tasks))]
         return over
 
 
-def _facts(running: Running, status: str) -> dict[str, Any]:
-    kept = running.limits.wall_seconds + _KEPT_SECONDS
-    return _task_of(running.execution_id, status, running.began_at, kept)
+def _task_of_program(program: McpProgram, status: str) -> dict[str, Any]:
+    ttl_seconds = program.limits.wall_seconds + _RESULT_TTL_SECONDS
+    return _task_of(program.execution_id, status, program.began_at, ttl_seconds)
 
 
-def _recorded(outcome: Outcome) -> dict[str, Any]:
-    return _task_of(outcome.execution_id, "completed", time.time() - outcome.seconds, _KEPT_SECONDS)
+def _task_of_outcome(outcome: Outcome) -> dict[str, Any]:
+    return _task_of(outcome.execution_id, "completed", time.time() - outcome.seconds, _RESULT_TTL_SECONDS)
 
 
-def _task_of(execution_id: str, status: str, began: float, kept_seconds: float) -> dict[str, Any]:
+def _task_of(execution_id: str, status: str, began: float, ttl_seconds: float) -> dict[str, Any]:
     return {
         "taskId": execution_id,
         "status": status,
         "createdAt": _moment(began),
         "lastUpdatedAt": _moment(time.time()),
-        "ttlMs": int(kept_seconds * 1000),
+        "ttlMs": int(ttl_seconds * 1000),
         "pollIntervalMs": _POLL_MILLISECONDS,
     }
 
@@ -234,7 +236,7 @@ _MARK_CHARACTERS: Final = 16
 
 
 @dataclass(frozen=True, slots=True)
-class Yielding:
+class YieldPolicy:
     """After how long a program that still runs answers with what it has printed so far."""
 
     after_seconds: float | None = None
@@ -248,65 +250,71 @@ class Yielding:
         return self.after_seconds is not None
 
     # Any: an argument of a request.
-    def seconds_for(self, asked: Any) -> float | None:
+    def seconds_for(self, requested_seconds: Any) -> float | None:
         """What one request gets; `None` for as long as it takes.
 
         Raises:
             UsageError: It asks for nonsense.
         """
-        if asked is None:
+        if requested_seconds is None:
             return self.after_seconds
-        if isinstance(asked, bool) or not isinstance(asked, (int, float)) or not asked > 0:
-            raise UsageError(f"yield_after_seconds must be a number above 0, got {asked!r}")
-        return float(asked) if self.most_seconds is None else min(float(asked), self.most_seconds)
+        if (
+            isinstance(requested_seconds, bool)
+            or not isinstance(requested_seconds, (int, float))
+            or not requested_seconds > 0
+        ):
+            raise UsageError(f"yield_after_seconds must be a number above 0, got {requested_seconds!r}")
+        return (
+            float(requested_seconds) if self.most_seconds is None else min(float(requested_seconds), self.most_seconds)
+        )
 
 
-def left_of(seconds: float | None, spent_seconds: float) -> float | None:
+def remaining_seconds(seconds: float | None, spent_seconds: float) -> float | None:
     """What is left of a request's time after the sandbox and the servers were waited for; never nothing."""
     return None if seconds is None else max(seconds - spent_seconds, min(seconds, _LEAST_SECONDS))
 
 
-def yielding_of(configured: float | None, environment: Mapping[str, str], wall_seconds: float) -> Yielding:
+def yield_policy_of(configured: float | None, environment: Mapping[str, str], wall_seconds: float) -> YieldPolicy:
     """What the config says, or else what is known of the client that started this process."""
-    told = environment.get(CLIENT_TIMEOUT, "")
-    most = int(told) / 1000 * _SHARE if told.isdecimal() and int(told) > 0 else None
+    timeout_text = environment.get(CLIENT_TIMEOUT, "")
+    most = int(timeout_text) / 1000 * _SHARE if timeout_text.isdecimal() and int(timeout_text) > 0 else None
     if configured is not None:
-        return Yielding(configured if most is None else min(configured, most), most)
+        return YieldPolicy(configured if most is None else min(configured, most), most)
     # A program cannot outlive a client that waits for longer than programs may take.
-    return Yielding(most, most) if most is not None and most < wall_seconds else Yielding(None, most)
+    return YieldPolicy(most, most) if most is not None and most < wall_seconds else YieldPolicy(None, most)
 
 
 def new_id(owner: str) -> str:
     """For a program of this owner."""
-    drawn = secrets.token_hex(_RANDOM_CHARACTERS // 2)
-    return drawn + _mark(drawn, owner)
+    random_part = secrets.token_hex(_RANDOM_CHARACTERS // 2)
+    return random_part + _mark(random_part, owner)
 
 
 # Any: an argument of a request.
-def checked_id(given: Any, owner: str) -> str:
+def check_id(value: Any, owner: str) -> str:
     """The id of a program of this owner.
 
     Raises:
         UsageError: It is none, or another owner's.
     """
-    if not isinstance(given, str) or not _ID.fullmatch(given):
-        shown = repr(given) if len(repr(given)) <= 60 else f"{repr(given)[:60]}…"
-        raise UsageError(f"execution_id must be one that execute_program returned, got {shown}")
-    if _mark(given[:_RANDOM_CHARACTERS], owner) != given[_RANDOM_CHARACTERS:]:
-        raise unknown(given)
-    return given
+    if not isinstance(value, str) or not _ID.fullmatch(value):
+        text = repr(value) if len(repr(value)) <= 60 else f"{repr(value)[:60]}…"
+        raise UsageError(f"execution_id must be one that execute_program returned, got {text}")
+    if _mark(value[:_RANDOM_CHARACTERS], owner) != value[_RANDOM_CHARACTERS:]:
+        raise unknown_program(value)
+    return value
 
 
-def unknown(execution_id: str) -> UsageError:
+def unknown_program(execution_id: str) -> UsageError:
     """For a program that nobody knows, or that is not this client's to know."""
     return UsageError(f"no program {execution_id!r} here: it is another client's, or so old that it was forgotten")
 
 
-def _mark(drawn: str, owner: str) -> str:
-    return hashlib.sha256(f"{drawn}\0{owner}".encode()).hexdigest()[:_MARK_CHARACTERS]
+def _mark(random_part: str, owner: str) -> str:
+    return hashlib.sha256(f"{random_part}\0{owner}".encode()).hexdigest()[:_MARK_CHARACTERS]
 
 
-class Holds:
+class ExecutionLocks:
     """Which programs a living process goes on with: one locked file each, which the kernel frees when that ends.
 
     Args:
@@ -315,7 +323,7 @@ class Holds:
 
     def __init__(self, folder: Path | None) -> None:
         self._folder = folder
-        self._held: dict[str, int] = {}
+        self._lock_fds: dict[str, int] = {}
 
     @property
     def are_shared(self) -> bool:
@@ -324,7 +332,7 @@ class Holds:
 
     def take(self, execution_id: str, *, is_new: bool) -> bool:
         """Whether this process may go on with it; one that is not new must have been held by a process before."""
-        if execution_id in self._held:
+        if execution_id in self._lock_fds:
             return True
         if self._folder is None:
             return is_new
@@ -342,12 +350,12 @@ class Holds:
         except OSError:
             os.close(fd)
             return is_new  # nor do locks that this disk does not have
-        self._held[execution_id] = fd
+        self._lock_fds[execution_id] = fd
         return True
 
     def drop(self, execution_id: str, *, has_ended: bool) -> None:
         """It has ended, or another process may have it."""
-        fd = self._held.pop(execution_id, None)
+        fd = self._lock_fds.pop(execution_id, None)
         if fd is None or self._folder is None:
             return
         if has_ended:
@@ -357,5 +365,5 @@ class Holds:
 
     def close(self) -> None:
         """This process stops; what it held can be taken by the next."""
-        for execution_id in tuple(self._held):
+        for execution_id in tuple(self._lock_fds):
             self.drop(execution_id, has_ended=False)

@@ -103,7 +103,7 @@ def parse_address(text: str) -> tuple[str, int]:
     return host, int(port)
 
 
-def guarded(host: str, port: int, *, token: str) -> None:
+def check_token_needed(host: str, port: int, *, token: str) -> None:
     """Only loopback may do without a token.
 
     Raises:

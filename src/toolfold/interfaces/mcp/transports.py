@@ -1,4 +1,4 @@
-"""The door on a transport: stdio, or streamable HTTP. Stdout belongs to the protocol."""
+"""Transports of the MCP server: stdio with early answers, or streamable HTTP. Stdout is the protocol's."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ from mcp.shared.message import SessionMessage
 from mcp_types import PROTOCOL_VERSION_META_KEY
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from toolfold.interfaces.mcp.early_answer import Early, EarlyAnswers
-from toolfold.interfaces.mcp.server import Door
-from toolfold.interfaces.mcp.texts import TOKEN_VARIABLE, guarded
+from toolfold.interfaces.mcp.early_answer import EarlyAnswers, EarlyTraffic
+from toolfold.interfaces.mcp.server import McpServer
+from toolfold.interfaces.mcp.texts import TOKEN_VARIABLE, check_token_needed
 from toolfold.interfaces.server.listen import HttpServer, listen
 from toolfold.interfaces.server.signals import OnlyFromHere, on_signal
 
@@ -33,17 +33,17 @@ _ONLY_FROM_HERE: Final = f"without a token only this machine is served; set {TOK
 _log: Final = logging.getLogger(__name__)
 
 
-async def serve_stdio(door: Door, answers: EarlyAnswers | None = None) -> None:
+async def serve_stdio(mcp_server: McpServer, answers: EarlyAnswers | None = None) -> None:
     """Until the client closes stdin, or a signal comes; goes on after what was read and answered early."""
-    early = Early() if answers is None else answers.stop()
-    async with door:
+    early = EarlyTraffic() if answers is None else answers.stop()
+    async with mcp_server:
         with anyio.CancelScope() as scope, on_signal(scope.cancel):
             # While this serves, file descriptor 1 is stderr: nothing that prints can break the protocol.
             async with stdin_lines(early.data) as stdin, stdio_server(stdin) as (read_stream, write_stream):
-                await _Eras(door, write_stream, frozenset(early.answered)).serve(read_stream)
+                await _EraMultiplexer(mcp_server, write_stream, frozenset(early.answered)).serve(read_stream)
 
 
-async def serve_http(door: Door, host: str, port: int, *, token: str = "") -> None:
+async def serve_http(mcp_server: McpServer, host: str, port: int, *, token: str = "") -> None:
     """Until a signal comes.
 
     Args:
@@ -55,26 +55,26 @@ async def serve_http(door: Door, host: str, port: int, *, token: str = "") -> No
     Raises:
         UsageError: without a token, whoever reaches the address could run programs.
     """
-    guarded(host, port, token=token)
+    check_token_needed(host, port, token=token)
     # Ours instead of the SDK's check, which has a few names and no addresses.
     unchecked = TransportSecuritySettings(enable_dns_rebinding_protection=False)
-    app: ASGIApp = door.server.streamable_http_app(streamable_http_path=PATH, transport_security=unchecked)
-    app = _Guarded(app, token) if token else OnlyFromHere(app, text=_ONLY_FROM_HERE)
-    shown = f"[{host}]" if ":" in host else host
-    listening = listen(host, port, advice=f"--http {shown}:0 picks a free one")
+    app: ASGIApp = mcp_server.server.streamable_http_app(streamable_http_path=PATH, transport_security=unchecked)
+    app = _TokenMiddleware(app, token) if token else OnlyFromHere(app, text=_ONLY_FROM_HERE)
+    display_host = f"[{host}]" if ":" in host else host
+    listener = listen(host, port, advice=f"--http {display_host}:0 picks a free one")
     server = HttpServer(app, timeout_graceful_shutdown=2)
 
     def stop() -> None:
         server.should_exit = True
 
-    async with door:
-        await door.connect()
-        _log.warning("listening on http://%s:%d%s", shown, listening.getsockname()[1], PATH)
+    async with mcp_server:
+        await mcp_server.connect()
+        _log.warning("listening on http://%s:%d%s", display_host, listener.getsockname()[1], PATH)
         with on_signal(stop):
-            await server.serve(sockets=[listening])
+            await server.serve(sockets=[listener])
 
 
-class _Eras:
+class _EraMultiplexer:
     """Both eras of the protocol on one pair of streams, each from its first message on.
 
     The SDK serves the era of a connection's first request and refuses the other. A client to which a machine was too
@@ -86,8 +86,8 @@ class _Eras:
         answered: Ids of requests that have their answers: those of the SDK are dropped.
     """
 
-    def __init__(self, door: Door, stream: WriteStream[SessionMessage], answered: frozenset[str]) -> None:
-        self._door = door
+    def __init__(self, mcp_server: McpServer, stream: WriteStream[SessionMessage], answered: frozenset[str]) -> None:
+        self._mcp_server = mcp_server
         self._stream = stream
         self._answered = answered
         self._inputs: dict[bool, MemoryObjectSendStream[SessionMessage | Exception]] = {}
@@ -114,7 +114,7 @@ class _Eras:
         return messages
 
     async def _run(self, messages: MemoryObjectReceiveStream[SessionMessage | Exception]) -> None:
-        await self._door.server.run(messages, _Output(self._send), self._door.options())
+        await self._mcp_server.server.run(messages, _EraOutput(self._send), self._mcp_server.options())
 
     async def _send(self, item: SessionMessage) -> None:
         message = item.message
@@ -142,7 +142,7 @@ class _Eras:
         return False not in self._inputs and True in self._inputs
 
 
-class _Output:
+class _EraOutput:
     """What one era writes. The end of one is not the end of the stream."""
 
     def __init__(self, send: Callable[[SessionMessage], Awaitable[None]]) -> None:
@@ -161,7 +161,7 @@ class _Output:
         pass
 
 
-class _Guarded:
+class _TokenMiddleware:
     """Lets in only who brings the token."""
 
     def __init__(self, app: ASGIApp, token: str) -> None:
@@ -170,8 +170,8 @@ class _Guarded:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http":
-            given = dict(scope["headers"]).get(b"authorization", b"")
-            if not hmac.compare_digest(given, self._expected):
+            authorization = dict(scope["headers"]).get(b"authorization", b"")
+            if not hmac.compare_digest(authorization, self._expected):
                 headers = [(b"www-authenticate", b"Bearer"), (b"content-type", b"text/plain")]
                 await send({"type": "http.response.start", "status": 401, "headers": headers})
                 await send({"type": "http.response.body", "body": b"send the token as Authorization: Bearer"})
@@ -204,7 +204,7 @@ async def stdin_lines(before: bytes = b"") -> AsyncIterator[anyio.AsyncFile[str]
     )
     try:
         # All that the SDK does with a file is to go through its lines.
-        yield cast("anyio.AsyncFile[str]", _decoded(reader))
+        yield cast("anyio.AsyncFile[str]", _decode_lines(reader))
     finally:
         transport.close()
         # Shared with whoever started us, who may not expect what the loop made of it.
@@ -213,7 +213,7 @@ async def stdin_lines(before: bytes = b"") -> AsyncIterator[anyio.AsyncFile[str]
         os.close(private)
 
 
-async def _decoded(reader: asyncio.StreamReader) -> AsyncIterator[str]:
+async def _decode_lines(reader: asyncio.StreamReader) -> AsyncIterator[str]:
     while line := await reader.readline():
         yield line.decode("utf-8", errors="replace")
 

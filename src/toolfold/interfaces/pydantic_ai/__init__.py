@@ -1,4 +1,4 @@
-"""The door for Pydantic AI: toolsets whose tools a model calls from programs. Needs `toolfold[pydantic-ai]`."""
+"""Pydantic AI interface: toolsets whose tools a model calls from programs. Needs `toolfold[pydantic-ai]`."""
 
 from toolfold.errors import install_extra
 

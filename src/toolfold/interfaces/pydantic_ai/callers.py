@@ -1,4 +1,4 @@
-"""Who may call a tool of Pydantic AI, and what a program may know of it: `ToolDefinition` in, `ToolSpec` out.
+"""Allowed callers of Pydantic AI tools: the mark, `FunctionToolset`, and `ToolSpec`s from definitions.
 
 The mark is set where a tool is registered and travels in `ToolDefinition.metadata`, so it survives
 every wrapper (prefixed, renamed, filtered, combined) and never reaches the model.
@@ -26,7 +26,7 @@ FROM_CONFIG: Final = "toolfold"
 """The key in the metadata of a tool that `ConfigToolset` has: the module that programs may import it from."""
 
 _for_code: ContextVar[bool] = ContextVar("toolfold_for_code", default=False)
-_beside: ContextVar[bool] = ContextVar("toolfold_beside", default=False)
+_for_siblings: ContextVar[bool] = ContextVar("toolfold_beside", default=False)
 
 
 def callers_of(definition: ToolDefinition, unset: AllowedCallers = "direct") -> AllowedCallers:
@@ -36,10 +36,10 @@ def callers_of(definition: ToolDefinition, unset: AllowedCallers = "direct") -> 
         UsageError: the mark is none of the three words.
     """
     mark = (definition.metadata or {}).get(MARK)
-    return unset if mark is None else checked(mark, definition.name)
+    return unset if mark is None else check_mark(mark, definition.name)
 
 
-def checked(mark: object, tool: str) -> AllowedCallers:
+def check_mark(mark: object, tool: str) -> AllowedCallers:
     """The mark itself, if it is one."""
     if mark not in get_args(AllowedCallers):
         raise UsageError(f"allowed_callers of {tool!r} is {mark!r}; it must be 'direct', 'code' or 'both'")
@@ -58,18 +58,18 @@ def listing_for_code() -> Iterator[None]:
 
 
 @contextmanager
-def listing_beside() -> Iterator[None]:
+def listing_siblings() -> Iterator[None]:
     """What an agent has beside its code modes: these give nothing in here."""
-    token = _beside.set(True)
+    token = _for_siblings.set(True)
     try:
         yield
     finally:
-        _beside.reset(token)
+        _for_siblings.reset(token)
 
 
-def is_listing_beside() -> bool:
+def is_listing_siblings() -> bool:
     """Whether a code mode asks for what is beside it."""
-    return _beside.get()
+    return _for_siblings.get()
 
 
 def is_listing_for_code() -> bool:
@@ -88,7 +88,7 @@ def spec_of(definition: ToolDefinition) -> ToolSpec:
         short_name=module.get("short_name", ""),
         description=definition.description or "",
         input_schema=definition.parameters_json_schema,
-        output_schema=_returned(definition),
+        output_schema=_reply_schema(definition),
         read_only=hints.get("readOnlyHint") is True,
         idempotent=hints.get("idempotentHint") is True,
         destructive=hints.get("destructiveHint") is True,
@@ -97,7 +97,7 @@ def spec_of(definition: ToolDefinition) -> ToolSpec:
     )
 
 
-def _returned(definition: ToolDefinition) -> Mapping[str, Json] | None:
+def _reply_schema(definition: ToolDefinition) -> Mapping[str, Json] | None:
     """The schema of what a call gives; an MCP tool's sole `result` comes unwrapped, whatever its schema says."""
     # `{}` is what a function without an annotation has: it says nothing.
     schema = definition.return_schema or None
@@ -112,8 +112,8 @@ def _returned(definition: ToolDefinition) -> Mapping[str, Json] | None:
 # Any: metadata is whatever its author put there.
 def _section(metadata: Mapping[str, Any] | None, key: str) -> Mapping[str, Any]:
     """One part of it: an MCP server's own words on what its tool does, or ours."""
-    found = (metadata or {}).get(key)
-    return found if isinstance(found, Mapping) else {}
+    section = (metadata or {}).get(key)
+    return section if isinstance(section, Mapping) else {}
 
 
 # ----------------------------------------------------------------------------------------------------
@@ -155,7 +155,7 @@ class FunctionToolset(PydanticFunctionToolset[AgentDepsT]):
             UsageError: the mark is none of the three words.
         """
         if allowed_callers is not None:
-            mark = checked(allowed_callers, options.get("name") or func.__name__)
+            mark = check_mark(allowed_callers, options.get("name") or func.__name__)
             options["metadata"] = {**(options.get("metadata") or {}), MARK: mark}
             with suppress(AttributeError, TypeError):  # not every callable can be marked
                 setattr(func, MARK_ON_FUNCTION, mark)
@@ -164,20 +164,20 @@ class FunctionToolset(PydanticFunctionToolset[AgentDepsT]):
     # Any: metadata is whatever its author puts there.
     def with_metadata(self, **metadata: Any) -> SetMetadataToolset[AgentDepsT]:
         """As Pydantic AI's; tools that are marked `code` here are seen only by programs, too."""
-        return _MarkedFunction(self, metadata)
+        return _MarkedFunctionToolset(self, metadata)
 
     async def get_tools(self, ctx: RunContext[AgentDepsT]) -> dict[str, ToolsetTool[AgentDepsT]]:
-        return _seen(await super().get_tools(ctx))
+        return _visible_tools(await super().get_tools(ctx))
 
 
-class _MarkedFunction(SetMetadataToolset[AgentDepsT]):
+class _MarkedFunctionToolset(SetMetadataToolset[AgentDepsT]):
     """Sets a mark, and keeps to it."""
 
     async def get_tools(self, ctx: RunContext[AgentDepsT]) -> dict[str, ToolsetTool[AgentDepsT]]:
-        return _seen(await super().get_tools(ctx))
+        return _visible_tools(await super().get_tools(ctx))
 
 
-def _seen(tools: dict[str, ToolsetTool[AgentDepsT]]) -> dict[str, ToolsetTool[AgentDepsT]]:
+def _visible_tools(tools: dict[str, ToolsetTool[AgentDepsT]]) -> dict[str, ToolsetTool[AgentDepsT]]:
     """Without those that only programs may call, unless they are listed for programs."""
     if is_listing_for_code():
         return tools

@@ -1,4 +1,4 @@
-"""`ConfigToolset`: the tools of a `toolfold.yaml` for an agent, by the names and the policy of every other door."""
+"""`ConfigToolset`: the tools of a `toolfold.yaml` for an agent, with the config's names and policy."""
 
 from __future__ import annotations
 
@@ -53,9 +53,9 @@ class ConfigToolset(AbstractToolset[AgentDepsT]):
         self._id = id
         # Any: the policy among them has its type below.
         options: dict[str, Any] = runtime_options(self._config)
-        self._options = {**options, "engine": ScriptedEngine(), "engine_options": None, "approve": _was_approved}
+        self._options = {**options, "engine": ScriptedEngine(), "engine_options": None, "approve": _approve}
         self._policy: Policy = options["policy"]
-        self._open: dict[asyncio.AbstractEventLoop, _Open] = {}
+        self._states: dict[asyncio.AbstractEventLoop, _LoopState] = {}
 
     @property
     def id(self) -> str | None:
@@ -63,48 +63,50 @@ class ConfigToolset(AbstractToolset[AgentDepsT]):
         return self._id
 
     async def __aenter__(self) -> Self:
-        opened = self._open.setdefault(asyncio.get_running_loop(), _Open())
-        async with opened.lock:
-            if opened.runtime is None:
-                opened.held = from_config(self._config, **self._options)
-                opened.runtime = await opened.held.__aenter__()
-            opened.users += 1
+        state = self._states.setdefault(asyncio.get_running_loop(), _LoopState())
+        async with state.lock:
+            if state.runtime is None:
+                state.manager = from_config(self._config, **self._options)
+                state.runtime = await state.manager.__aenter__()
+            state.users += 1
         return self
 
     async def __aexit__(self, *args: object) -> bool | None:
         loop = asyncio.get_running_loop()
-        opened = self._open[loop]
-        async with opened.lock:
-            opened.users -= 1
-            if opened.users == 0 and opened.held is not None:
-                del self._open[loop]
-                await opened.held.__aexit__(None, None, None)
+        state = self._states[loop]
+        async with state.lock:
+            state.users -= 1
+            if state.users == 0 and state.manager is not None:
+                del self._states[loop]
+                await state.manager.__aexit__(None, None, None)
         return None
 
     async def get_tools(self, ctx: RunContext[AgentDepsT]) -> dict[str, ToolsetTool[AgentDepsT]]:
-        opened = self._opened()
-        if isinstance(opened.runtime, BridgedRuntime) and not opened.is_settled:
-            await opened.runtime.settled(timeout_seconds=CONNECT_SECONDS)
-            opened.is_settled = True
-        assert opened.runtime is not None
-        specs = tuple(opened.runtime.tools)
-        if opened.specs != specs:
-            opened.specs = specs
-            opened.definitions = [_definition(spec) for spec in specs if self._is_offered(spec)]
+        state = self._state()
+        if isinstance(state.runtime, BridgedRuntime) and not state.is_settled:
+            await state.runtime.settled(timeout_seconds=CONNECT_SECONDS)
+            state.is_settled = True
+        assert state.runtime is not None
+        specs = tuple(state.runtime.tools)
+        if state.specs != specs:
+            state.specs = specs
+            state.definitions = [_definition(spec) for spec in specs if self._is_offered(spec)]
         in_code = is_listing_for_code()
         return {
-            one.name: ToolsetTool(toolset=self, tool_def=one, max_retries=ctx.max_retries, args_validator=_VALIDATOR)
-            for one in opened.definitions
-            if in_code or (one.metadata or {}).get(MARK) != "code"
+            definition.name: ToolsetTool(
+                toolset=self, tool_def=definition, max_retries=ctx.max_retries, args_validator=_VALIDATOR
+            )
+            for definition in state.definitions
+            if in_code or (definition.metadata or {}).get(MARK) != "code"
         }
 
     # Any: as Pydantic AI has it.
     async def call_tool(
         self, name: str, tool_args: dict[str, Any], ctx: RunContext[AgentDepsT], tool: ToolsetTool[AgentDepsT]
     ) -> Any:
-        runtime = self._opened().runtime
+        runtime = self._state().runtime
         assert runtime is not None
-        spec = next((one for one in runtime.tools if one.name == name), None)
+        spec = next((candidate for candidate in runtime.tools if candidate.name == name), None)
         if spec is not None and self._policy.asks(spec) and not ctx.tool_call_approved:
             raise ApprovalRequired
         spent = spent_by_program()
@@ -113,11 +115,11 @@ class ConfigToolset(AbstractToolset[AgentDepsT]):
             raise ToolFailed(reply.error)
         return to_model(reply.value)
 
-    def _opened(self) -> _Open:
-        opened = self._open.get(asyncio.get_running_loop())
-        if opened is None:
+    def _state(self) -> _LoopState:
+        state = self._states.get(asyncio.get_running_loop())
+        if state is None:
             raise UserError("the toolset is not entered; run it in an agent, or use `async with toolset:`")
-        return opened
+        return state
 
     def _is_offered(self, spec: ToolSpec) -> bool:
         """Not our own search: code mode has one, and Pydantic AI another."""
@@ -125,17 +127,17 @@ class ConfigToolset(AbstractToolset[AgentDepsT]):
 
 
 @dataclass
-class _Open:
+class _LoopState:
     users: int = 0
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
-    held: AbstractAsyncContextManager[Runtime] | None = None
+    manager: AbstractAsyncContextManager[Runtime] | None = None
     runtime: Runtime | None = None
     is_settled: bool = False
     specs: tuple[ToolSpec, ...] = ()
     definitions: list[ToolDefinition] = field(default_factory=list)
 
 
-async def _was_approved(_call: Call, _spec: ToolSpec) -> Decision:
+async def _approve(_call: Call, _spec: ToolSpec) -> Decision:
     """Pydantic AI has asked already, or the call would not be here."""
     return Decision(approved=True)
 

@@ -37,7 +37,7 @@ def nested_id(outer: str, execution_id: str, call_id: int) -> str:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Waiting:
+class WaitingCall:
     """One call of a program that the outside must answer."""
 
     call_id: int
@@ -61,17 +61,17 @@ class NestedAnswers:
     """Somebody approved the program as a whole."""
 
 
-def note_of(execution_id: str, waiting: list[Waiting]) -> dict[str, Any]:
+def note_of(execution_id: str, waiting: list[WaitingCall]) -> dict[str, Any]:
     """The metadata of a deferred `run_code`."""
     calls = [
         {
-            "call_id": one.call_id,
-            "tool": one.tool,
-            "arguments": dict(one.arguments),
-            "is_external": one.is_external,
-            "metadata": None if one.metadata is None else dict(one.metadata),
+            "call_id": call.call_id,
+            "tool": call.tool,
+            "arguments": dict(call.arguments),
+            "is_external": call.is_external,
+            "metadata": None if call.metadata is None else dict(call.metadata),
         }
-        for one in waiting
+        for call in waiting
     ]
     return {NOTE: {"execution_id": execution_id, "calls": calls}}
 
@@ -87,11 +87,11 @@ def unfold(requests: DeferredToolRequests) -> DeferredToolRequests:
             approvals.append(request)
             continue
         del metadata[request.tool_call_id]
-        for one in note["calls"]:
-            key = nested_id(request.tool_call_id, note["execution_id"], one["call_id"])
-            part = ToolCallPart(tool_name=one["tool"], args=one["arguments"], tool_call_id=key)
-            (calls if one["is_external"] else approvals).append(part)
-            metadata[key] = {**(one["metadata"] or {}), NOTE: {"run_code": request.tool_call_id}}
+        for call in note["calls"]:
+            key = nested_id(request.tool_call_id, note["execution_id"], call["call_id"])
+            part = ToolCallPart(tool_name=call["tool"], args=call["arguments"], tool_call_id=key)
+            (calls if call["is_external"] else approvals).append(part)
+            metadata[key] = {**(call["metadata"] or {}), NOTE: {"run_code": request.tool_call_id}}
     return DeferredToolRequests(calls=calls, approvals=approvals, metadata=metadata)
 
 

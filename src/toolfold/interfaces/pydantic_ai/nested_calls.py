@@ -1,4 +1,4 @@
-"""The calls of one program on their way through Pydantic AI: validation, hooks, limits, approval, tracing.
+"""Calls of a program on their way through Pydantic AI, and programs that outlast a run of their agent.
 
 Each call goes through a `ToolManager`, as a direct call would; a program can do no more than that.
 """
@@ -36,13 +36,13 @@ from toolfold import errors
 from toolfold.errors import ToolArgumentsInvalid, ToolRefused
 from toolfold.execution.background import Answers
 from toolfold.interfaces.pydantic_ai.callers import FROM_CONFIG
-from toolfold.interfaces.pydantic_ai.deferred import NOTE, NestedAnswers, Waiting, nested_id
+from toolfold.interfaces.pydantic_ai.deferred import NOTE, NestedAnswers, WaitingCall, nested_id
 from toolfold.interfaces.pydantic_ai.render import to_program
 from toolfold.models import Call, Outcome, Paused, Value
 from toolfold.tools.router import CallRequest, Handler, outside_check
 from toolfold.tools.tool import Decision, Spent, Tool
 
-_current: ContextVar[Nested] = ContextVar("toolfold_nested")
+_current: ContextVar[NestedCalls] = ContextVar("toolfold_nested")
 _NO_ANSWER: Final = object()
 _DEFERRED: Final = (CallDeferred, ApprovalRequired)
 
@@ -74,7 +74,7 @@ class _Turns:
         self._is_alone = False
 
     @asynccontextmanager
-    async def taken(self, *, alone: bool) -> AsyncIterator[None]:
+    async def turn(self, *, alone: bool) -> AsyncIterator[None]:
         async with self._changed:
             await self._changed.wait_for(lambda: not self._is_alone and not (alone and self._running))
             self._running += 1
@@ -89,7 +89,7 @@ class _Turns:
 
 
 @dataclass(kw_only=True)
-class Nested:
+class NestedCalls:
     """What one call of `run_code` knows while its program runs.
 
     Tasks that serve calls copy the context they are made in, so they find it there; spans nest the same way.
@@ -104,9 +104,9 @@ class Nested:
     """Ends the program of an execution."""
     revealed: list[str] = field(default_factory=list)
     """Names of tools that tools made visible to the model (`ToolReturn.tools`)."""
-    found_key: str
+    search_note_key: str
     """In the metadata of what a tool search returned."""
-    found: list[Any] = field(default_factory=list)
+    search_notes: list[Any] = field(default_factory=list)
     """What searches of the program found."""
     failure: Exception | None = None
     """Ends the agent's run, not only the call."""
@@ -115,7 +115,7 @@ class Nested:
     spent: Spent = field(default_factory=Spent)
     """By calls that go to another router of ours."""
     _deferrals: dict[int, CallDeferred | ApprovalRequired] = field(default_factory=dict)
-    _used: set[int] = field(default_factory=set)
+    _used_answers: set[int] = field(default_factory=set)
     _pending: int = 0
     _turns: _Turns = field(default_factory=_Turns)
     _has_sequential_tools: bool = field(init=False)
@@ -146,29 +146,29 @@ class Nested:
         )
         if call.id not in self.answers.results:
             try:
-                return self._kept(part, call.id, await self._handled(part, request))
+                return self._unwrap(part, call.id, await self._handle(part, request))
             except _DEFERRED as deferral:
                 self._deferrals[call.id] = deferral
         while context.approve is not None:
             decision = await context.approve(call, tool.spec)  # the program pauses here, maybe for days
             try:
-                return self._kept(part, call.id, await self._answered(part, request, decision))
+                return self._unwrap(part, call.id, await self._apply_answer(part, request, decision))
             except _DEFERRED as deferral:
                 self._deferrals[call.id] = deferral
         raise ToolRefused(f"{call.tool!r} waits for an answer that nobody can give here")
 
     def _is_external(self, name: str) -> bool:
-        found = (self.manager.tools or {}).get(name)
-        return found is not None and found.tool_def.kind == "external"
+        tool = (self.manager.tools or {}).get(name)
+        return tool is not None and tool.tool_def.kind == "external"
 
     def _is_from_config(self, name: str) -> bool:
-        found = (self.manager.tools or {}).get(name)
-        return found is not None and FROM_CONFIG in (found.tool_def.metadata or {})
+        tool = (self.manager.tools or {}).get(name)
+        return tool is not None and FROM_CONFIG in (tool.tool_def.metadata or {})
 
-    def limit_answers(self, asked: Iterable[Call]) -> None:
+    def limit_answers(self, calls: Iterable[Call]) -> None:
         """Only what was asked can be answered: no call is approved before somebody saw it."""
-        known = {call.id for call in asked}
-        results = {call_id: answer for call_id, answer in self.answers.results.items() if call_id in known}
+        call_ids = {call.id for call in calls}
+        results = {call_id: answer for call_id, answer in self.answers.results.items() if call_id in call_ids}
         self.answers = replace(self.answers, results=results)
 
     async def answer(self, paused: Paused) -> Answers:
@@ -182,7 +182,7 @@ class Nested:
         """For the record, and for what else the answer stands for: a yes or no may, the result of a call may not."""
         metadata = self.answers.metadata.get(call_id)
         note = metadata.get(NOTE) if isinstance(metadata, Mapping) else None
-        said: Mapping[str, Any] = note if isinstance(note, Mapping) else {}
+        details: Mapping[str, Any] = note if isinstance(note, Mapping) else {}
         is_standing = isinstance(answer, ToolApproved | ToolDenied) and not (
             isinstance(self._deferrals.get(call_id), CallDeferred)
             or (isinstance(answer, ToolApproved) and answer.override_args is not None)
@@ -190,15 +190,15 @@ class Nested:
         return Decision(
             approved=not isinstance(answer, ToolDenied),
             reason=answer.message if isinstance(answer, ToolDenied) else "",
-            covers=said.get("covers", "call") if is_standing else "call",
-            calls=said.get("calls") if is_standing else None,
-            by=str(said.get("by", "")),
+            covers=details.get("covers", "call") if is_standing else "call",
+            calls=details.get("calls") if is_standing else None,
+            by=str(details.get("by", "")),
         )
 
-    def waiting_for(self, call: Call) -> Waiting:
+    def waiting_for(self, call: Call) -> WaitingCall:
         """An open call, as the outside is asked for it."""
         deferral = self._deferrals.get(call.id)
-        return Waiting(
+        return WaitingCall(
             call_id=call.id,
             tool=call.tool,
             arguments=call.arguments,
@@ -208,35 +208,35 @@ class Nested:
 
     # Any: an approval, or whatever the outside has for the call.
     def _answer_to(self, call_id: int) -> Any:
-        if call_id in self._used:
+        if call_id in self._used_answers:
             return _NO_ANSWER  # it was for an earlier question
         if self.answers.is_yes_to_all and isinstance(self._deferrals.get(call_id), ApprovalRequired):
             return ToolApproved()
         return self.answers.results.get(call_id, _NO_ANSWER)
 
-    async def _answered(self, part: ToolCallPart, request: CallRequest, decision: Decision) -> Any:
+    async def _apply_answer(self, part: ToolCallPart, request: CallRequest, decision: Decision) -> Any:
         """Do what the outside decided, of this call or of an earlier one for which its answer stands."""
         call_id = request.call.id
         answer = self._answer_to(call_id)
         if answer is _NO_ANSWER:
-            if call_id in self._used:
+            if call_id in self._used_answers:
                 raise ToolRefused(
                     f"{part.tool_name!r} asked again after it was approved, and no answer stands for that"
                 )
             answer = ToolApproved() if decision.approved else ToolDenied(message=decision.reason)
-        self._used.add(call_id)
+        self._used_answers.add(call_id)
         match answer:
             case ToolApproved():
                 if answer.override_args is not None:
                     part = replace(part, args=answer.override_args)
                     request.note(arguments=answer.override_args)
                 metadata = self.answers.metadata.get(call_id)
-                return await self._handled(part, request, approved=True, metadata=metadata)
+                return await self._handle(part, request, approved=True, metadata=metadata)
             case ModelRetry() | ToolFailed():
                 raise errors.ToolFailed(answer.message)
         return answer
 
-    async def _handled(self, part: ToolCallPart, request: CallRequest, **options: Any) -> Any:
+    async def _handle(self, part: ToolCallPart, request: CallRequest, **options: Any) -> Any:
         try:
             self._check_limit()
             self._pending += 1
@@ -245,7 +245,7 @@ class Nested:
             finally:
                 self._pending -= 1
         except ValidationError as error:
-            raise ToolArgumentsInvalid(f"bad arguments for {part.tool_name!r}: {_explained(error)}") from error
+            raise ToolArgumentsInvalid(f"bad arguments for {part.tool_name!r}: {_explain(error)}") from error
         except (ModelRetry, ToolFailed, ToolRetryError, ToolFailedError) as error:
             # A router of ours has said all of it; of others, the text does not say which tool failed.
             kind = ToolRefused if self._is_from_config(part.tool_name) else errors.ToolFailed
@@ -268,27 +268,27 @@ class Nested:
         is_alone = manager.get_parallel_execution_mode() == "sequential" or manager.is_sequential(part)
         if not is_alone and not self._has_sequential_tools:
             return await manager.handle_call(part, wrap_validation_errors=False, **options)
-        async with self._turns.taken(alone=is_alone):
+        async with self._turns.turn(alone=is_alone):
             return await manager.handle_call(part, wrap_validation_errors=False, **options)
 
     # Any: whatever a tool returned.
-    def _kept(self, part: ToolCallPart, call_id: int, returned: Any) -> Value:
+    def _unwrap(self, part: ToolCallPart, call_id: int, returned: Any) -> Value:
         if isinstance(returned, ToolDenied):
             raise ToolRefused(f"{part.tool_name!r} was denied: {returned.message}")
         if isinstance(returned, ToolReturn):
             if returned.content:
                 content = returned.content
                 self.content[call_id] = [content] if isinstance(content, str) else list(content)
-            if isinstance(returned.metadata, dict) and self.found_key in returned.metadata:
-                self.found.append(returned.metadata[self.found_key])
+            if isinstance(returned.metadata, dict) and self.search_note_key in returned.metadata:
+                self.search_notes.append(returned.metadata[self.search_note_key])
             self.revealed += returned.tools or []
             returned = returned.return_value
         return to_program(returned)
 
 
-def _explained(error: ValidationError) -> str:
-    found = error.errors(include_url=False, include_context=False)
-    return "; ".join(f"{'.'.join(map(str, one['loc'])) or 'arguments'}: {one['msg']}" for one in found)
+def _explain(error: ValidationError) -> str:
+    details = error.errors(include_url=False, include_context=False)
+    return "; ".join(f"{'.'.join(map(str, detail['loc'])) or 'arguments'}: {detail['msg']}" for detail in details)
 
 
 # ----------------------------------------------------------------------------------------------------
@@ -301,13 +301,13 @@ _RUNNING: Final = "is_running"
 class LongProgram:
     """A program under way, with what its calls go through."""
 
-    nested: Nested
+    nested: NestedCalls
     work: asyncio.Task[Outcome]
     suspend: Callable[[], None]
     """Stops it, so that its record can be gone on with."""
 
 
-def deferred(execution_id: str, open_calls: tuple[Call, ...]) -> CallDeferred:
+def call_deferral(execution_id: str, open_calls: tuple[Call, ...]) -> CallDeferred:
     """What `run_code` raises for a program that goes on."""
     names = list(dict.fromkeys(call.tool for call in open_calls))
     return CallDeferred({NOTE: {"execution_id": execution_id, _RUNNING: True, "open_calls": names}})
@@ -333,8 +333,11 @@ class LongPrograms:
 
     async def wait(self, requests: DeferredToolRequests, timeout_seconds: float | None) -> DeferredToolResults:
         """Until they have ended or need an answer, or the time is up: what the next run is to be given."""
-        ids = {call.tool_call_id: _running_in(requests.metadata.get(call.tool_call_id)) for call in requests.calls}
-        works = [self._by_id[one].work for one in ids.values() if one in self._by_id]
+        ids = {
+            call.tool_call_id: _running_execution_id(requests.metadata.get(call.tool_call_id))
+            for call in requests.calls
+        }
+        works = [self._by_id[execution_id].work for execution_id in ids.values() if execution_id in self._by_id]
         if works:
             await asyncio.wait(works, timeout=timeout_seconds)
         results = DeferredToolResults()
@@ -347,17 +350,17 @@ class LongPrograms:
 
     async def close(self) -> None:
         """Nobody keeps the home open: their records are left."""
-        left = [program for program in self._by_id.values() if not program.work.done()]
+        unfinished = [program for program in self._by_id.values() if not program.work.done()]
         self._by_id.clear()
-        for program in left:
+        for program in unfinished:
             program.suspend()
-        for program in left:
+        for program in unfinished:
             # Whatever it raises, its record says how far it came.
             with contextlib.suppress(Exception):
                 await program.work
 
 
 # Any: the metadata of a deferred call.
-def _running_in(metadata: Any) -> str:
+def _running_execution_id(metadata: Any) -> str:
     note = metadata.get(NOTE) if isinstance(metadata, dict) else None
     return str(note["execution_id"]) if isinstance(note, dict) and note.get(_RUNNING) else ""

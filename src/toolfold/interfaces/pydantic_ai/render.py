@@ -1,4 +1,4 @@
-"""An outcome as what Pydantic AI hands to the model: a `ToolReturn`, or a `ModelRetry` that says what to do."""
+"""Rendering for Pydantic AI: outcomes as `ToolReturn` or `ModelRetry`, media, and the texts a model reads."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def to_return(
     """What a program that came to its end has to say; what tools had beside their values goes with it."""
     pictures = [picture(file) for file in outcome.files if file.mime.startswith("image/")][:_MOST_PICTURES]
     return ToolReturn(
-        return_value=_shown(outcome),
+        return_value=_return_value(outcome),
         content=[*content, *pictures] or None,
         metadata={"toolfold": account(outcome), **(notes or {})},
         tools=list(revealed) or None,
@@ -58,8 +58,10 @@ def to_retry(outcome: Outcome, direct: Iterable[str] = ()) -> ModelRetry:
     if not any(parts):
         parts.append(f"the program was stopped: {outcome.status}")
     if outcome.stdout.strip():
-        parts.append(f"It had printed:\n{_printed(outcome)}")
-    return ModelRetry("\n".join(part for part in [*parts, *lessons(outcome), *_calls_made(outcome.calls)] if part))
+        parts.append(f"It had printed:\n{_printed_text(outcome)}")
+    return ModelRetry(
+        "\n".join(part for part in [*parts, *lessons(outcome), *_successful_calls(outcome.calls)] if part)
+    )
 
 
 def to_exception(error: ToolfoldError, *, had_paused: bool) -> Exception:
@@ -87,14 +89,14 @@ def account(outcome: Outcome) -> dict[str, Any]:
 
 
 # Any: a program's value is whatever it is.
-def _shown(outcome: Outcome) -> Any:
-    printed = "\n".join([*([_printed(outcome)] if outcome.stdout.strip() else []), *lessons(outcome)])
+def _return_value(outcome: Outcome) -> Any:
+    printed = "\n".join([*([_printed_text(outcome)] if outcome.stdout.strip() else []), *lessons(outcome)])
     files = _file_lines(outcome)
     value = outcome.value
     if has_media(value):
-        found = to_model(value)
+        media = to_model(value)
         texts = [text for text in (printed, files) if text]
-        return [*texts, *(found if isinstance(found, list) else [found])] if texts else found
+        return [*texts, *(media if isinstance(media, list) else [media])] if texts else media
     if files:
         printed = f"{printed}\n{files}" if printed else files
     if value is None:
@@ -110,7 +112,7 @@ def _how_to_call(problem: Problem | None, direct: Iterable[str]) -> str:
     return f"\nNo program may call {names[0]!r}: call it directly, as a tool." if names else ""
 
 
-def _printed(outcome: Outcome) -> str:
+def _printed_text(outcome: Outcome) -> str:
     text = outcome.stdout.rstrip("\n")
     return f"{text}\n… ({outcome.stdout_cut_bytes} more bytes were cut)" if outcome.stdout_cut_bytes else text
 
@@ -120,29 +122,29 @@ def _file_lines(outcome: Outcome) -> str:
     return f"Files made: {', '.join(names)}" if names else ""
 
 
-def _calls_made(calls: tuple[CallRecord, ...]) -> Iterable[str]:
+def _successful_calls(calls: tuple[CallRecord, ...]) -> Iterable[str]:
     """A corrected program should not do again what this one did."""
     done = [call for call in calls if call.error is None]
     if not done:
         return ["No call of a tool had succeeded."]
-    counted: dict[str, int] = {}
+    counts: dict[str, int] = {}
     for call in done:
-        counted[call.name] = counted.get(call.name, 0) + 1
-    shown = [name if count == 1 else f"{name} ({count} times)" for name, count in list(counted.items())[:_MOST_CALLS]]
-    return [f"These calls had succeeded and were not undone: {', '.join(shown)}."]
+        counts[call.name] = counts.get(call.name, 0) + 1
+    texts = [name if count == 1 else f"{name} ({count} times)" for name, count in list(counts.items())[:_MOST_CALLS]]
+    return [f"These calls had succeeded and were not undone: {', '.join(texts)}."]
 
 
 # ----------------------------------------------------------------------------------------------------
 # What tools of Pydantic AI return, as values for a program, and a program's value back: pictures stay pictures.
 
 _LINKS: Final = {"image-url": ImageUrl, "audio-url": AudioUrl, "document-url": DocumentUrl, "video-url": VideoUrl}
-_ASIDE: Final = (str, int, float, bytes, type(None))
+_PLAIN_TYPES: Final = (str, int, float, bytes, type(None))
 
 
 # Any: a tool may return whatever Pydantic can write as JSON.
 def to_program(returned: Any) -> Value:
     """Media as `Media`, everything else as its schema describes it; the router shapes what is left."""
-    if is_plain(returned) or type(returned) in _ASIDE:
+    if is_plain(returned) or type(returned) in _PLAIN_TYPES:
         return returned
     match returned:
         case BinaryContent():
@@ -240,8 +242,8 @@ DIRECTLY: Final = "call these directly"
 
 def run_code_description(
     specs: Sequence[ToolSpec], *, budget_characters: int | None = None, form: Form = "dense",
-    known: ToolLessons | None = None, files: str = "",
+    snapshot: ToolLessons | None = None, files: str = "",
 ) -> str:  # fmt: skip
     """The description of `run_code`: how to write a program, the signatures of what it may call, and its files."""
-    tools = tools_text(specs, budget_characters=budget_characters, form=form, snapshot=known)
+    tools = tools_text(specs, budget_characters=budget_characters, form=form, snapshot=snapshot)
     return "\n\n".join(part for part in (_HEAD, tools or _NO_TOOLS, files) if part)

@@ -1,4 +1,4 @@
-"""Where the programs of one toolset run: an engine and a ledger, shared by all agent runs that use the toolset.
+"""Runtime pool of one toolset: an engine and a ledger, shared by all agent runs that use the toolset.
 
 Copies of a toolset (Pydantic AI makes one per run) have one home. It opens at the first program and
 closes when the last run has left, so `async with agent:` keeps the engine warm between runs.
@@ -43,29 +43,29 @@ _MOST_CONVERSATIONS: Final = 1000
 _log: Final = logging.getLogger(__name__)
 
 
-class _Recent(Generic[_K, _T]):
+class _RecentCache(Generic[_K, _T]):
     """What was made for the lists of tools that were asked for last; specs have no hash, but compare fast."""
 
     def __init__(self) -> None:
         self._made: list[tuple[_K, _T]] = []
 
     def get(self, key: _K, make: Callable[[_K], _T]) -> _T:
-        for at, (known, made) in enumerate(self._made):
-            if known == key:
-                self._made.insert(0, self._made.pop(at))
-                return made
+        for index, (cached_key, value) in enumerate(self._made):
+            if cached_key == key:
+                self._made.insert(0, self._made.pop(index))
+                return value
         # A tool's `prepare` may change its schema in place from step to step: what is kept must not change with it.
         key = copy.deepcopy(key)
-        made = make(key)
-        self._made.insert(0, (key, made))
+        value = make(key)
+        self._made.insert(0, (key, value))
         del self._made[_MOST_LISTS:]  # a runtime that runs programs lives on with them
-        return made
+        return value
 
     def all(self) -> list[_T]:
-        return [made for _, made in self._made]
+        return [value for _, value in self._made]
 
 
-class Home:
+class RuntimePool:
     """Opens what programs need, once per event loop, and closes it with the last user.
 
     Args:
@@ -92,135 +92,137 @@ class Home:
         if isinstance(ledger, PathLike):
             ledger = os.fspath(ledger)
         self._ledger: str | Ledger = MemoryLedger() if ledger is None or ledger == "memory" else ledger
-        self._open: dict[asyncio.AbstractEventLoop, _Open] = {}
+        self._states: dict[asyncio.AbstractEventLoop, _LoopState] = {}
         self._is_learning = learn
-        self._descriptions: _Recent[tuple[_Specs, int | None, Form, ToolLessons | None, str], str] = _Recent()
-        self._described: DescribedFiles | None = None
-        self._known: OrderedDict[str, ToolLessons] = OrderedDict()
+        self._descriptions: _RecentCache[tuple[_Specs, int | None, Form, ToolLessons | None, str], str] = _RecentCache()
+        self._described_files: DescribedFiles | None = None
+        self._snapshots: OrderedDict[str, ToolLessons] = OrderedDict()
         """What was learned before each conversation began."""
-        self._failed: dict[str, str] = {}
+        self._failed_executions: dict[str, str] = {}
         """The last execution of each run, where it failed."""
-        self.long = LongPrograms()
+        self.long_programs = LongPrograms()
         """Those that outlasted their run."""
 
     def description(
-        self, specs: tuple[ToolSpec, ...], budget_characters: int | None, form: Form, known: ToolLessons | None = None,
+        self, specs: tuple[ToolSpec, ...], budget_characters: int | None, form: Form, snapshot: ToolLessons | None = None,
         files: str = "",
     ) -> str:  # fmt: skip
         """Of `run_code`; the same object as long as the tools are the same, because each step asks for it."""
         return self._descriptions.get(
-            (specs, budget_characters, form, known, files),
-            lambda key: run_code_description(key[0], budget_characters=key[1], form=key[2], known=key[3], files=key[4]),
+            (specs, budget_characters, form, snapshot, files),
+            lambda key: run_code_description(
+                key[0], budget_characters=key[1], form=key[2], snapshot=key[3], files=key[4]
+            ),
         )
 
     async def files_text(self, files: Sequence[File]) -> str:
         """What a model is told of the files that every program has; a guest reads them, once."""
         if not files:
             return ""
-        if self._described is None and asyncio.get_running_loop() in self._open:
-            opened = await self._opened()
-            assert opened.engine is not None
-            self._described = await describe_files(opened.engine, files, self._limits)
-        return (self._described or DescribedFiles.of(files)).text()
+        if self._described_files is None and asyncio.get_running_loop() in self._states:
+            state = await self._ready_state()
+            assert state.engine is not None
+            self._described_files = await describe_files(state.engine, files, self._limits)
+        return (self._described_files or DescribedFiles.of(files)).text()
 
-    async def known(self, conversation: str) -> ToolLessons | None:
+    async def learned_snapshot(self, conversation: str) -> ToolLessons | None:
         """What earlier programs have shown of the tools; it stays the same for a conversation, whose prompt is cached.
 
         `None` where nothing is known, or the ledger cannot be read.
         """
-        opened = self._open.get(asyncio.get_running_loop())
-        if not self._is_learning or opened is None:
+        state = self._states.get(asyncio.get_running_loop())
+        if not self._is_learning or state is None:
             return None
-        if conversation not in self._known:
+        if conversation not in self._snapshots:
             try:
-                async with opened.lock:
-                    learning = self._learning(opened)
+                async with state.lock:
+                    learning = self._learning(state)
                 await learning.read("")
             except (ToolfoldError, OSError) as error:
                 _log.warning("earlier programs could not be read: %s", error)
                 return None
-            self._known[conversation] = learning.snapshot()
-            if len(self._known) > _MOST_CONVERSATIONS:
-                self._known.popitem(last=False)
-        return self._known[conversation]
+            self._snapshots[conversation] = learning.snapshot()
+            if len(self._snapshots) > _MOST_CONVERSATIONS:
+                self._snapshots.popitem(last=False)
+        return self._snapshots[conversation]
 
     def note_end(self, run_id: str, outcome: Outcome) -> None:
         """Remember what failed, so that a corrected program need not do all of it again."""
         if outcome.status == "finished":
-            self._failed.pop(run_id, None)
+            self._failed_executions.pop(run_id, None)
         elif outcome.status not in NOTHING_RAN:
-            self._failed[run_id] = outcome.execution_id
-            while len(self._failed) > _MOST_FAILED:
-                del self._failed[next(iter(self._failed))]
+            self._failed_executions[run_id] = outcome.execution_id
+            while len(self._failed_executions) > _MOST_FAILED:
+                del self._failed_executions[next(iter(self._failed_executions))]
 
-    def failed(self, run_id: str) -> str:
+    def failed_execution(self, run_id: str) -> str:
         """The execution that the next program of this run corrects; nothing if the last one did well."""
-        return self._failed.get(run_id, "")
+        return self._failed_executions.get(run_id, "")
 
     def enter(self) -> None:
         """One more run may want to run programs."""
         loop = asyncio.get_running_loop()
-        self._open.setdefault(loop, _Open()).users += 1
+        self._states.setdefault(loop, _LoopState()).users += 1
 
     async def leave(self) -> None:
         """A run is over; the last one closes."""
         loop = asyncio.get_running_loop()
-        opened = self._open[loop]
-        opened.users -= 1
-        if opened.users == 0:
-            await self.long.close()
-            del self._open[loop]
-            await opened.close()
+        state = self._states[loop]
+        state.users -= 1
+        if state.users == 0:
+            await self.long_programs.close()
+            del self._states[loop]
+            await state.close()
 
-    async def waiting(self, key: str) -> str:
+    async def paused_execution(self, key: str) -> str:
         """The execution that was started with this key, if it is paused; else nothing."""
-        opened = await self._opened()
-        assert opened.ledger is not None
-        found = await opened.ledger.list(limit=1, tenant=key)
-        return found[0].execution_id if found and found[0].state == "paused" else ""
+        state = await self._ready_state()
+        assert state.ledger is not None
+        summaries = await state.ledger.list(limit=1, tenant=key)
+        return summaries[0].execution_id if summaries and summaries[0].state == "paused" else ""
 
     async def runtime(self, specs: tuple[ToolSpec, ...], step: Wrapper) -> Runtime:
         """A runtime for exactly these tools, whose calls take this step."""
-        opened = await self._opened()
-        return opened.runtimes.get(specs, lambda key: self._made(opened, key, step))
+        state = await self._ready_state()
+        return state.runtimes.get(specs, lambda key: self._made(state, key, step))
 
-    async def _opened(self) -> _Open:
-        opened = self._open.get(asyncio.get_running_loop())
-        if opened is None:
+    async def _ready_state(self) -> _LoopState:
+        state = self._states.get(asyncio.get_running_loop())
+        if state is None:
             raise UsageError("the toolset is not entered; run it in an agent, or use `async with toolset:`")
-        async with opened.lock:
-            if opened.engine is None:
-                await self._unlock(opened)
-        return opened
+        async with state.lock:
+            if state.engine is None:
+                await self._start_engine(state)
+        return state
 
-    async def _unlock(self, opened: _Open) -> None:
+    async def _start_engine(self, state: _LoopState) -> None:
         engine = self._chosen_engine()
         await engine.__aenter__()
-        opened.engine = engine
-        self._learning(opened)
+        state.engine = engine
+        self._learning(state)
 
-    def _learning(self, opened: _Open) -> Learning:
+    def _learning(self, state: _LoopState) -> Learning:
         """Of all runtimes here; opens the ledger."""
-        if opened.ledger is None:
-            opened.owns_ledger = isinstance(self._ledger, str)
-            opened.ledger = open_ledger(self._ledger) if isinstance(self._ledger, str) else self._ledger
-        if opened.learning is None:
-            store = opened.ledger if isinstance(opened.ledger, Lessons) else None
+        if state.ledger is None:
+            state.owns_ledger = isinstance(self._ledger, str)
+            state.ledger = open_ledger(self._ledger) if isinstance(self._ledger, str) else self._ledger
+        if state.learning is None:
+            store = state.ledger if isinstance(state.ledger, Lessons) else None
             # Shared: what is called a tenant here is one program of a conversation.
-            opened.learning = Learning(store, is_on=self._is_learning, is_shared=True)
-        return opened.learning
+            state.learning = Learning(store, is_on=self._is_learning, is_shared=True)
+        return state.learning
 
     def _chosen_engine(self) -> Engine:
         return chosen_engine(self._engine, self._engine_options, EngineSettings(limits=self._limits))
 
-    def _made(self, opened: _Open, specs: Iterable[ToolSpec], step: Wrapper) -> Runtime:
-        assert opened.engine is not None
+    def _made(self, state: _LoopState, specs: Iterable[ToolSpec], step: Wrapper) -> Runtime:
+        assert state.engine is not None
         return Runtime(
-            [Tool(spec=spec, call=_handed_on, prepare=_as_they_came) for spec in specs],
-            engine=_Lent(opened.engine),
+            [Tool(spec=spec, call=_return_reply, prepare=_keep_arguments) for spec in specs],
+            engine=_SharedEngine(state.engine),
             limits=self._limits,
-            ledger=opened.ledger,
-            learn=self._learning(opened),
+            ledger=state.ledger,
+            learn=self._learning(state),
             steps=(from_record, step),
             entry_name="run_code",
             door="pydantic_ai",
@@ -230,14 +232,14 @@ class Home:
 
 
 @dataclass
-class _Open:
+class _LoopState:
     users: int = 0
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
     engine: Engine | None = None
     ledger: Ledger | None = None
     owns_ledger: bool = False
     learning: Learning | None = None
-    runtimes: _Recent[_Specs, Runtime] = field(default_factory=_Recent)
+    runtimes: _RecentCache[_Specs, Runtime] = field(default_factory=_RecentCache)
 
     async def close(self) -> None:
         try:
@@ -252,7 +254,7 @@ class _Open:
                     await self.ledger.close()
 
 
-class _Lent(EngineWrapper):
+class _SharedEngine(EngineWrapper):
     """An engine that several runtimes use and none of them opens or closes."""
 
     async def __aenter__(self) -> Self:
@@ -262,16 +264,16 @@ class _Lent(EngineWrapper):
         """Nothing: it was lent."""
 
 
-def settled(specs: Iterable[ToolSpec]) -> tuple[ToolSpec, ...]:
+def with_unique_names(specs: Iterable[ToolSpec]) -> tuple[ToolSpec, ...]:
     """The same with the identifiers that programs call them by, no two alike."""
-    return Catalog(Tool(spec=spec, call=_handed_on) for spec in specs).specs
+    return Catalog(Tool(spec=spec, call=_return_reply) for spec in specs).specs
 
 
 # Any: the step before it has called the tool, and this is what it returned.
-async def _handed_on(returned: Any) -> Any:
+async def _return_reply(returned: Any) -> Any:
     return returned
 
 
 # Any: Pydantic AI checks the arguments, with the tool's own validator.
-def _as_they_came(arguments: Any) -> Any:
+def _keep_arguments(arguments: Any) -> Any:
     return arguments

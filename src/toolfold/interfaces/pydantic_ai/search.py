@@ -38,16 +38,16 @@ from toolfold.interfaces.pydantic_ai.callers import (
     spec_of,
 )
 from toolfold.interfaces.pydantic_ai.render import DIRECTLY, IN_CODE, SEARCH, SEARCH_DESCRIPTION, SEARCH_SCHEMA
-from toolfold.interfaces.pydantic_ai.runtime_pool import settled
+from toolfold.interfaces.pydantic_ai.runtime_pool import with_unique_names
 from toolfold.models import AllowedCallers, ToolSpec
 from toolfold.prompts.python_stubs import first_line
 from toolfold.tools.embedding import Embedder
 from toolfold.tools.search import DEFAULT_LIMIT, Index
 
 # Any: tools may be functions of any signature, with dependencies of any type.
-Found: TypeAlias = str | Tool[Any] | ToolDefinition | Callable[..., Any]
+SearchResult: TypeAlias = str | Tool[Any] | ToolDefinition | Callable[..., Any]
 """A tool that a search gives: its name, or itself."""
-SearchFunction: TypeAlias = Callable[[str], Sequence[Found] | Awaitable[Sequence[Found]]]
+SearchFunction: TypeAlias = Callable[[str], Sequence[SearchResult] | Awaitable[Sequence[SearchResult]]]
 
 NOTE: Final = "toolfold_found"
 """The key in the metadata of a search's answer; the model does not see it."""
@@ -73,11 +73,11 @@ class _Search(ToolsetTool[AgentDepsT]):
 
 
 @dataclass
-class _Memory:
+class _SearchState:
     """What copies of one toolset share."""
 
     # Any: dependencies of any type.
-    given: FunctionToolset[Any] = field(default_factory=FunctionToolset)
+    toolset: FunctionToolset[Any] = field(default_factory=FunctionToolset)
     """Tools that the search function gave as themselves."""
     specs: tuple[ToolSpec, ...] = ()
     index: Index | None = None
@@ -103,7 +103,7 @@ class ToolSearchToolset(WrapperToolset[AgentDepsT]):
     max_results: int = DEFAULT_LIMIT
     embedder: Embedder | None = None
     # A field, so that the copies that Pydantic AI makes for each run share it.
-    _memory: _Memory = field(default_factory=_Memory, repr=False, compare=False)
+    _memory: _SearchState = field(default_factory=_SearchState, repr=False, compare=False)
 
     def apply(self, visitor: Callable[[AbstractToolset[AgentDepsT]], None]) -> None:
         """Also visits this toolset itself: code mode asks what was found."""
@@ -112,7 +112,7 @@ class ToolSearchToolset(WrapperToolset[AgentDepsT]):
 
     async def get_tools(self, ctx: RunContext[AgentDepsT]) -> dict[str, ToolsetTool[AgentDepsT]]:
         unset: AllowedCallers = "code" if is_listing_for_code() else "direct"
-        tools = await self._hidden(ctx)
+        tools = await self._hidden_tools(ctx)
         if SEARCH in tools:
             raise UserError(f"a tool is named {SEARCH!r}, which is the name of the search itself; rename yours")
         search = _Search(
@@ -128,38 +128,40 @@ class ToolSearchToolset(WrapperToolset[AgentDepsT]):
             tools=tools,
             unset=unset,
         )
-        direct = [name for name in _noted(ctx.messages, "direct") if name in tools]
-        return {SEARCH: search, **{name: _offered(tools[name]) for name in direct}}
+        direct = [name for name in _noted_names(ctx.messages, "direct") if name in tools]
+        return {SEARCH: search, **{name: _as_direct(tools[name]) for name in direct}}
 
     async def call_tool(
         self, name: str, tool_args: dict[str, Any], ctx: RunContext[AgentDepsT], tool: ToolsetTool[AgentDepsT]
     ) -> Any:
         if isinstance(tool, _Search):
             return await self._answer(tool_args["query"], ctx, tool)
-        given = self._memory.given
-        return await (given if name in given.tools else self.wrapped).call_tool(name, tool_args, ctx, tool)
+        toolset = self._memory.toolset
+        return await (toolset if name in toolset.tools else self.wrapped).call_tool(name, tool_args, ctx, tool)
 
     async def found_for_code(self, ctx: RunContext[AgentDepsT]) -> dict[str, ToolsetTool[AgentDepsT]]:
         """The tools that programs may call because the model has found them."""
-        names = _noted(ctx.messages, "code")
-        tools = await self._hidden(ctx) if names else {}
+        names = _noted_names(ctx.messages, "code")
+        tools = await self._hidden_tools(ctx) if names else {}
         return {name: tools[name] for name in names if name in tools}
 
-    async def _hidden(self, ctx: RunContext[AgentDepsT]) -> dict[str, ToolsetTool[AgentDepsT]]:
+    async def _hidden_tools(self, ctx: RunContext[AgentDepsT]) -> dict[str, ToolsetTool[AgentDepsT]]:
         """All tools there are to find, or that were found."""
         with listing_for_code():
             tools = await self.wrapped.get_tools(ctx)
-            known = {*tools, *self._memory.given.tools}
+            known_names = {*tools, *self._memory.toolset.tools}
             if self.search_fn is not None:
                 # Found in another process, and given by the search function as itself: ask it again.
-                for query in _queries(ctx.messages, known):
-                    await self._named(query, known)
-            return {**tools, **await self._memory.given.get_tools(ctx)}
+                for query in _queries(ctx.messages, known_names):
+                    await self._search_names(query, known_names)
+            return {**tools, **await self._memory.toolset.get_tools(ctx)}
 
     async def _answer(self, query: str, ctx: RunContext[AgentDepsT], search: _Search[AgentDepsT]) -> ToolReturn[str]:
-        names = await self._named(query, search.tools) if self.search_fn else await self._hits(query, search.tools)
-        tools = {**search.tools, **await self._given(ctx)}
-        has_code_mode = search.unset == "code" or any(is_code_mode(one) for one in toolsets_of(ctx))
+        names = (
+            await self._search_names(query, search.tools) if self.search_fn else await self._hits(query, search.tools)
+        )
+        tools = {**search.tools, **await self._returned_tools(ctx)}
+        has_code_mode = search.unset == "code" or any(is_code_mode(member) for member in toolsets_of(ctx))
         ways: dict[str, list[ToolDefinition]] = {"code": [], "direct": []}
         for name in dict.fromkeys(names):
             definition = tools[name].tool_def
@@ -169,13 +171,13 @@ class ToolSearchToolset(WrapperToolset[AgentDepsT]):
                 callers = "code" if has_code_mode else "direct"
             if callers == "direct" or has_code_mode:
                 ways[callers].append(definition)
-        found = {way: [one.name for one in ones[: self.max_results]] for way, ones in ways.items()}
-        text = _described(ways["code"][: self.max_results], ways["direct"][: self.max_results])
-        return ToolReturn(return_value=text, metadata={NOTE: {"query": query, **found}})
+        names_by_way = {way: [member.name for member in members[: self.max_results]] for way, members in ways.items()}
+        text = _describe(ways["code"][: self.max_results], ways["direct"][: self.max_results])
+        return ToolReturn(return_value=text, metadata={NOTE: {"query": query, **names_by_way}})
 
-    async def _given(self, ctx: RunContext[AgentDepsT]) -> dict[str, ToolsetTool[AgentDepsT]]:
+    async def _returned_tools(self, ctx: RunContext[AgentDepsT]) -> dict[str, ToolsetTool[AgentDepsT]]:
         with listing_for_code():
-            return await self._memory.given.get_tools(ctx)
+            return await self._memory.toolset.get_tools(ctx)
 
     async def _hits(self, query: str, tools: dict[str, ToolsetTool[AgentDepsT]]) -> list[str]:
         specs = tuple(spec_of(tool.tool_def) for tool in tools.values())
@@ -186,24 +188,26 @@ class ToolSearchToolset(WrapperToolset[AgentDepsT]):
             memory.specs, memory.index = specs, memory.index.updated(specs)
         return [hit.spec.name for hit in await memory.index.search_aside(query, self.max_results)]
 
-    async def _named(self, query: str, known: Container[str]) -> list[str]:
+    async def _search_names(self, query: str, known_names: Container[str]) -> list[str]:
         """Ask the search function; tools that it gives as themselves are kept from now on."""
         assert self.search_fn is not None
         answer = self.search_fn(query)
-        found = await answer if inspect.isawaitable(answer) else answer
-        return [self._name_of(one, known) for one in found]
+        results = await answer if inspect.isawaitable(answer) else answer
+        return [self._name_of(result, known_names) for result in results]
 
-    def _name_of(self, found: Found, known: Container[str]) -> str:
-        given = self._memory.given
+    def _name_of(self, result: SearchResult, known_names: Container[str]) -> str:
+        toolset = self._memory.toolset
         name = (
-            found if isinstance(found, str) else str(getattr(found, "name", None) or getattr(found, "__name__", found))
+            result
+            if isinstance(result, str)
+            else str(getattr(result, "name", None) or getattr(result, "__name__", result))
         )
-        if name in known or name in given.tools:
+        if name in known_names or name in toolset.tools:
             return name
-        if isinstance(found, Tool):
-            given.add_tool(found)
-        elif callable(found):
-            given.add_function(found, allowed_callers=getattr(found, MARK_ON_FUNCTION, None))
+        if isinstance(result, Tool):
+            toolset.add_tool(result)
+        elif callable(result):
+            toolset.add_function(result, allowed_callers=getattr(result, MARK_ON_FUNCTION, None))
         else:
             raise UserError(f"the search function gave {name!r}, and no tool has that name; give the tool itself")
         return name
@@ -212,15 +216,15 @@ class ToolSearchToolset(WrapperToolset[AgentDepsT]):
 # Any: dependencies do not matter here.
 def toolsets_of(ctx: RunContext[Any]) -> list[AbstractToolset[Any]]:
     """The toolsets of the agent's run, as far as they let themselves be visited."""
-    found: list[AbstractToolset[Any]] = []
+    toolsets: list[AbstractToolset[Any]] = []
     if ctx.tool_manager is not None:
-        ctx.tool_manager.toolset.apply(found.append)
-    return found
+        ctx.tool_manager.toolset.apply(toolsets.append)
+    return toolsets
 
 
 def searches_of(ctx: RunContext[Any]) -> list[ToolSearchToolset[Any]]:
     """The tool searches of the agent's run."""
-    return [one for one in toolsets_of(ctx) if isinstance(one, ToolSearchToolset)]
+    return [toolset for toolset in toolsets_of(ctx) if isinstance(toolset, ToolSearchToolset)]
 
 
 def is_code_mode(toolset: AbstractToolset[Any]) -> bool:
@@ -237,32 +241,32 @@ def _notes(messages: Iterable[ModelMessage]) -> Iterator[dict[str, Any]]:
                     yield part.metadata[NOTE]
 
 
-def _noted(messages: Iterable[ModelMessage], way: str) -> list[str]:
+def _noted_names(messages: Iterable[ModelMessage], way: str) -> list[str]:
     """Names of found tools, in the order in which they were found."""
     return list(dict.fromkeys(name for note in _notes(messages) for name in note[way]))
 
 
-def _queries(messages: Iterable[ModelMessage], known: Container[str]) -> list[str]:
+def _queries(messages: Iterable[ModelMessage], known_names: Container[str]) -> list[str]:
     """What was searched for when tools were found that nobody here knows."""
     return [
         note["query"]
         for note in _notes(messages)
-        if any(name not in known for name in (*note["code"], *note["direct"]))
+        if any(name not in known_names for name in (*note["code"], *note["direct"]))
     ]
 
 
-def _described(in_code: Sequence[ToolDefinition], direct: Sequence[ToolDefinition]) -> str:
+def _describe(in_code: Sequence[ToolDefinition], direct: Sequence[ToolDefinition]) -> str:
     parts = []
     if in_code:
-        parts.append(f"{IN_CODE}. {tools_text(settled(spec_of(one) for one in in_code))}")
+        parts.append(f"{IN_CODE}. {tools_text(with_unique_names(spec_of(definition) for definition in in_code))}")
     if direct:
         # Their schemas are in the list of tools from the next request on.
-        lines = [f"- {one.name}: {first_line(spec_of(one))}" for one in direct]
+        lines = [f"- {definition.name}: {first_line(spec_of(definition))}" for definition in direct]
         parts.append("\n".join([f"{DIRECTLY}:", *lines]))
     return "\n\n".join(parts) or "nothing was found; search with other words"
 
 
-def _offered(tool: ToolsetTool[AgentDepsT]) -> ToolsetTool[AgentDepsT]:
+def _as_direct(tool: ToolsetTool[AgentDepsT]) -> ToolsetTool[AgentDepsT]:
     """A found tool for the model: a code mode around this toolset must not take it for its programs."""
     metadata = {**(tool.tool_def.metadata or {}), MARK: "direct"}
     return replace(tool, tool_def=replace(tool.tool_def, metadata=metadata))

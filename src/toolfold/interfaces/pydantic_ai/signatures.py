@@ -1,4 +1,4 @@
-"""Typed signatures of tools as text: from a Python function, or from the JSON schema of a tool that lives elsewhere."""
+"""Signatures of tools as text: from a Python function, or from the JSON schema of a tool elsewhere."""
 
 from __future__ import annotations
 
@@ -51,22 +51,22 @@ def signature_from_function(
     spec = tool_from_function(plain, name=name, description=description).spec
     types = Types()
     stub = stub_of(spec, types)
-    from_schema = {one.name: one.annotation for one in stub.parameters}
-    written = inspect.signature(plain)
+    from_schema = {parameter.name: parameter.annotation for parameter in stub.parameters}
+    signature = inspect.signature(plain)
     parameters = [
-        one.replace(annotation=_Text(_own_text(one.annotation) or from_schema.get(one.name, "Any")))
-        for one in written.parameters.values()
+        parameter.replace(annotation=_Text(_own_text(parameter.annotation) or from_schema.get(parameter.name, "Any")))
+        for parameter in signature.parameters.values()
     ]
-    returned = _Text(_own_text(written.return_annotation) or stub.returns)
-    head = written.replace(
-        parameters=parameters, return_annotation=returned if include_return_type else inspect.Signature.empty
+    return_annotation = _Text(_own_text(signature.return_annotation) or stub.returns)
+    head = signature.replace(
+        parameters=parameters, return_annotation=return_annotation if include_return_type else inspect.Signature.empty
     )
     start = "async def" if inspect.iscoroutinefunction(function) else "def"
-    needed = " ".join([*from_schema.values(), stub.returns if include_return_type else ""])
+    type_text = " ".join([*from_schema.values(), stub.returns if include_return_type else ""])
     return Signature(
         name=stub.name,
         signature=_with_words(f"{start} {stub.name}{head}:", stub.doc()),
-        type_definitions=_needed(types, f"{needed} {head}"),
+        type_definitions=_needed_declarations(types, f"{type_text} {head}"),
     )
 
 
@@ -120,15 +120,15 @@ def _own_text(annotation: Any) -> str:
     return text if is_known else ""
 
 
-def _needed(types: Types, text: str) -> tuple[str, ...]:
+def _needed_declarations(types: Types, text: str) -> tuple[str, ...]:
     """The records that a signature names, and those that they name."""
-    wanted = set(re.findall(r"\w+", text))
-    kept: dict[str, str] = {}
+    names = set(re.findall(r"\w+", text))
+    declarations: dict[str, str] = {}
     for name, declaration in reversed(types.declarations.items()):
-        if name in wanted:
-            kept[name] = declaration
-            wanted |= set(re.findall(r"\w+", declaration))
-    return tuple(reversed(kept.values()))
+        if name in names:
+            declarations[name] = declaration
+            names |= set(re.findall(r"\w+", declaration))
+    return tuple(reversed(declarations.values()))
 
 
 def _without_context(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -138,8 +138,11 @@ def _without_context(function: Callable[..., Any]) -> Callable[..., Any]:
     # A name that is not defined yet, or not at all: the annotation stays as it is written.
     except Exception:  # noqa: BLE001
         hints = {}
-    written = inspect.signature(function)
-    parameters = [one.replace(annotation=hints.get(one.name, one.annotation)) for one in written.parameters.values()]
+    signature = inspect.signature(function)
+    parameters = [
+        parameter.replace(annotation=hints.get(parameter.name, parameter.annotation))
+        for parameter in signature.parameters.values()
+    ]
     if parameters and _is_context(parameters[0].annotation):
         del parameters[0]
 
@@ -149,8 +152,8 @@ def _without_context(function: Callable[..., Any]) -> Callable[..., Any]:
     plain.__name__ = function.__name__
     plain.__doc__ = function.__doc__
     plain.__module__ = function.__module__
-    plain.__signature__ = written.replace(  # type: ignore[attr-defined]  # mypy does not know that a function may have one
-        parameters=parameters, return_annotation=hints.get("return", written.return_annotation)
+    plain.__signature__ = signature.replace(  # type: ignore[attr-defined]  # mypy does not know that a function may have one
+        parameters=parameters, return_annotation=hints.get("return", signature.return_annotation)
     )
     return plain
 

@@ -36,15 +36,15 @@ from toolfold.interfaces.prompts import Form
 from toolfold.interfaces.pydantic_ai.callers import (
     MARK,
     callers_of,
-    is_listing_beside,
-    listing_beside,
+    is_listing_siblings,
     listing_for_code,
+    listing_siblings,
     spec_of,
 )
 from toolfold.interfaces.pydantic_ai.deferred import NestedAnswers, answers_in, note_of
-from toolfold.interfaces.pydantic_ai.nested_calls import LongProgram, Nested, deferred, through_pydantic_ai
+from toolfold.interfaces.pydantic_ai.nested_calls import LongProgram, NestedCalls, call_deferral, through_pydantic_ai
 from toolfold.interfaces.pydantic_ai.render import RUN_CODE, RUN_CODE_SCHEMA, to_exception, to_retry, to_return
-from toolfold.interfaces.pydantic_ai.runtime_pool import Home, settled
+from toolfold.interfaces.pydantic_ai.runtime_pool import RuntimePool, with_unique_names
 from toolfold.interfaces.pydantic_ai.search import NOTE, SEVERAL, searches_of
 from toolfold.ledger.base import Ledger
 from toolfold.models import File, Limits, Outcome, Paused
@@ -64,7 +64,7 @@ class _RunCode(ToolsetTool[AgentDepsT]):
     """The tool `run_code` of one step, with what programs may call in it."""
 
     tools: dict[str, ToolsetTool[AgentDepsT]]
-    beside: dict[str, ToolsetTool[AgentDepsT]]
+    siblings: dict[str, ToolsetTool[AgentDepsT]]
     """Those of them that other toolsets of the agent have."""
 
 
@@ -114,14 +114,14 @@ class CodeModeToolset(WrapperToolset[AgentDepsT]):
     files: Sequence[File] = ()
     yield_after_seconds: float | None = None
     # A field, so that the copies that Pydantic AI makes for each run share it.
-    _home: Home | None = field(default=None, repr=False, compare=False)
+    _pool: RuntimePool | None = field(default=None, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         if self.yield_after_seconds is not None and not self.yield_after_seconds > 0:
             raise UserError(f"yield_after_seconds must be above 0, got {self.yield_after_seconds!r}")
-        if self._home is None:
+        if self._pool is None:
             options = with_old_keywords(self.engine, self.engine_options, isolation=self.isolation)
-            self._home = Home(
+            self._pool = RuntimePool(
                 engine=self.engine, engine_options=options, limits=self.limits, ledger=self.ledger, learn=self.learn
             )
 
@@ -131,10 +131,10 @@ class CodeModeToolset(WrapperToolset[AgentDepsT]):
         return True
 
     @property
-    def home(self) -> Home:
+    def home(self) -> RuntimePool:
         """Where programs run, shared by all copies."""
-        assert self._home is not None
-        return self._home
+        assert self._pool is not None
+        return self._pool
 
     @property
     def tool_name_conflict_hint(self) -> str:
@@ -159,28 +159,28 @@ class CodeModeToolset(WrapperToolset[AgentDepsT]):
         self.wrapped.apply(visitor)
 
     async def get_tools(self, ctx: RunContext[AgentDepsT]) -> dict[str, ToolsetTool[AgentDepsT]]:
-        if is_listing_beside():
+        if is_listing_siblings():
             return {}
         with listing_for_code():
             tools = await self.wrapped.get_tools(ctx)
         in_code = {name: tool for name, tool in tools.items() if _is_for_code(ctx, tool.tool_def)}
-        beside = {
+        siblings = {
             name: tool
-            for name, tool in (await tools_beside(ctx, self)).items()
+            for name, tool in (await sibling_tools(ctx, self)).items()
             if name not in tools and _is_for_code(ctx, tool.tool_def)
         }
-        in_code |= beside
+        in_code |= siblings
         offered = {name: tool for name, tool in tools.items() if _is_offered(ctx, tool.tool_def)}
         if RUN_CODE in tools:
             raise UserError(f"a tool is named {RUN_CODE!r}, which is the name of code mode's own; rename yours")
-        specs = settled(spec_of(tool.tool_def) for tool in in_code.values())
-        known = await self.home.known(ctx.conversation_id or ctx.run_id or "")
+        specs = with_unique_names(spec_of(tool.tool_def) for tool in in_code.values())
+        snapshot = await self.home.learned_snapshot(ctx.conversation_id or ctx.run_id or "")
         offered[RUN_CODE] = _RunCode(
             toolset=self,
             tool_def=ToolDefinition(
                 name=RUN_CODE,
                 description=self.home.description(
-                    specs, self.budget_characters, self.signatures, known, await self.home.files_text(self.files)
+                    specs, self.budget_characters, self.signatures, snapshot, await self.home.files_text(self.files)
                 ),
                 parameters_json_schema=RUN_CODE_SCHEMA,
                 metadata={"code_arg_name": "code", "code_arg_language": "python"},
@@ -188,7 +188,7 @@ class CodeModeToolset(WrapperToolset[AgentDepsT]):
             max_retries=self.max_retries,
             args_validator=_VALIDATOR,
             tools=in_code,
-            beside=beside,
+            siblings=siblings,
         )
         return offered
 
@@ -198,10 +198,13 @@ class CodeModeToolset(WrapperToolset[AgentDepsT]):
         if not isinstance(tool, _RunCode):
             return await self.wrapped.call_tool(name, tool_args, ctx, tool)
         toolset, tools = await self._all_tools(ctx, tool)
-        specs = settled(spec_of(one.tool_def) for one in tools.values())
+        specs = with_unique_names(spec_of(toolset_tool.tool_def) for toolset_tool in tools.values())
         runtime = await self.home.runtime(specs, through_pydantic_ai)
-        nested = Nested(
-            manager=_manager(ctx, toolset, tools), outer_id=ctx.tool_call_id or "", stop=runtime.cancel, found_key=NOTE
+        nested = NestedCalls(
+            manager=_manager(ctx, toolset, tools),
+            outer_id=ctx.tool_call_id or "",
+            stop=runtime.cancel,
+            search_note_key=NOTE,
         )
         nested.enter()
         nested, outcome = await self._run(runtime, nested, ctx, tool_args["code"])
@@ -211,9 +214,9 @@ class CodeModeToolset(WrapperToolset[AgentDepsT]):
         if nested.failure is not None:
             raise nested.failure
         if outcome.status != "finished":
-            raise to_retry(outcome, _visible(ctx))
+            raise to_retry(outcome, _visible_names(ctx))
         content = [item for _, items in sorted(nested.content.items()) for item in items]
-        notes = {SEVERAL: nested.found} if nested.found else {}
+        notes = {SEVERAL: nested.search_notes} if nested.search_notes else {}
         return to_return(outcome, content, notes=notes, revealed=nested.revealed)
 
     async def wait(
@@ -224,11 +227,11 @@ class CodeModeToolset(WrapperToolset[AgentDepsT]):
         Give what it returns to the agent's next run, with the history of the last one: `run_code` has its result
         there, or is deferred again. Programs go on while the agent or the toolset is entered.
         """
-        return await self.home.long.wait(requests, timeout_seconds)
+        return await self.home.long_programs.wait(requests, timeout_seconds)
 
     async def _run(
-        self, runtime: Runtime, nested: Nested, ctx: RunContext[AgentDepsT], code: str
-    ) -> tuple[Nested, Outcome]:
+        self, runtime: Runtime, nested: NestedCalls, ctx: RunContext[AgentDepsT], code: str
+    ) -> tuple[NestedCalls, Outcome]:
         """Run the program to its end, or for as long as a run of the agent waits; also what its calls went through.
 
         Raises:
@@ -240,28 +243,28 @@ class CodeModeToolset(WrapperToolset[AgentDepsT]):
         except ToolfoldError as error:
             raise to_exception(error, had_paused=False) from error
         execution_id = nested.answers.execution_id or secrets.token_hex(8)
-        known = self.home.long.get(execution_id)
-        if known is None and self.yield_after_seconds is None:
-            return nested, await self._driven(runtime, nested, ctx, code, key, execution_id)
-        if known is None:
-            work = asyncio.create_task(self._driven(runtime, nested, ctx, code, key, execution_id))
-            known = LongProgram(nested, work, partial(runtime.suspend, execution_id))
-        has_yielded = self.home.long.get(execution_id) is not None
+        program = self.home.long_programs.get(execution_id)
+        if program is None and self.yield_after_seconds is None:
+            return nested, await self._drive(runtime, nested, ctx, code, key, execution_id)
+        if program is None:
+            work = asyncio.create_task(self._drive(runtime, nested, ctx, code, key, execution_id))
+            program = LongProgram(nested, work, partial(runtime.suspend, execution_id))
+        has_yielded = self.home.long_programs.get(execution_id) is not None
         try:
-            await asyncio.wait([known.work], timeout=self.yield_after_seconds)
+            await asyncio.wait([program.work], timeout=self.yield_after_seconds)
         except asyncio.CancelledError:
             if not has_yielded:  # else only the wait for it is cancelled
-                known.work.cancel()
-                await asyncio.wait([known.work])
+                program.work.cancel()
+                await asyncio.wait([program.work])
             raise
-        if not known.work.done():
-            self.home.long.add(execution_id, known)
-            raise deferred(execution_id, runtime.open_calls(execution_id))
-        self.home.long.drop(execution_id)
-        return known.nested, known.work.result()
+        if not program.work.done():
+            self.home.long_programs.add(execution_id, program)
+            raise call_deferral(execution_id, runtime.open_calls(execution_id))
+        self.home.long_programs.drop(execution_id)
+        return program.nested, program.work.result()
 
-    async def _driven(
-        self, runtime: Runtime, nested: Nested, ctx: RunContext[AgentDepsT], code: str, key: str, execution_id: str
+    async def _drive(
+        self, runtime: Runtime, nested: NestedCalls, ctx: RunContext[AgentDepsT], code: str, key: str, execution_id: str
     ) -> Outcome:
         """The program to its end, or to a question that nobody here can answer.
 
@@ -270,13 +273,13 @@ class CodeModeToolset(WrapperToolset[AgentDepsT]):
         """
         try:
             if nested.answers.execution_id:
-                found = await runtime.recorded(execution_id)
-                if found is not None and found.outcome is not None and not nested.answers.results:
-                    return found.outcome  # it came to its end when no run waited for it
+                record = await runtime.recorded(execution_id)
+                if record is not None and record.outcome is not None and not nested.answers.results:
+                    return record.outcome  # it came to its end when no run waited for it
                 step = await runtime.resume(execution_id)
                 nested.limit_answers(step.approvals if isinstance(step, Paused) else ())
             else:
-                rerun_of = self.home.failed(ctx.run_id or "") if self.reuse_replies else ""
+                rerun_of = self.home.failed_execution(ctx.run_id or "") if self.reuse_replies else ""
                 step = await runtime.start(
                     code, files=self.files, tenant=key, rerun_of=rerun_of, execution_id=execution_id,
                     durable=self.yield_after_seconds is not None,
@@ -293,35 +296,35 @@ class CodeModeToolset(WrapperToolset[AgentDepsT]):
 
     async def _answers(self, ctx: RunContext[AgentDepsT], key: str) -> NestedAnswers:
         """The outside's answers to the calls of this program, if it has been waiting for them."""
-        given = answers_in(ctx.tool_call_metadata)
-        if given is not None:
-            return given
+        answers = answers_in(ctx.tool_call_metadata)
+        if answers is not None:
+            return answers
         may_wait = ctx.tool_call_approved or _is_of_an_earlier_run(ctx)
-        waiting = await self.home.waiting(key) if may_wait else ""
-        return NestedAnswers(execution_id=waiting, is_yes_to_all=ctx.tool_call_approved)
+        execution_id = await self.home.paused_execution(key) if may_wait else ""
+        return NestedAnswers(execution_id=execution_id, is_yes_to_all=ctx.tool_call_approved)
 
     async def _all_tools(
         self, ctx: RunContext[AgentDepsT], tool: _RunCode[AgentDepsT]
     ) -> tuple[AbstractToolset[AgentDepsT], dict[str, ToolsetTool[AgentDepsT]]]:
         """The wrapped tools, those beside them, and those that a tool search of the same agent has found."""
         searches = searches_of(ctx)
-        found = [(search, await search.found_for_code(ctx)) for search in searches]
-        if not tool.beside and not any(more for _, more in found):
+        results = [(search, await search.found_for_code(ctx)) for search in searches]
+        if not tool.siblings and not any(more for _, more in results):
             return self.wrapped, tool.tools
         routes: dict[str, AbstractToolset[AgentDepsT]] = dict.fromkeys(tool.tools, self.wrapped)
         root = root_of(ctx)
         if root is not None:
-            routes |= dict.fromkeys(tool.beside, root)
+            routes |= dict.fromkeys(tool.siblings, root)
         all_tools = dict(tool.tools)
-        for search, more in found:
-            for name, one in more.items():
+        for search, more in results:
+            for name, toolset_tool in more.items():
                 routes.setdefault(name, search)
-                all_tools.setdefault(name, one)
-        return _Routed(self.wrapped, routes), all_tools
+                all_tools.setdefault(name, toolset_tool)
+        return _RoutingToolset(self.wrapped, routes), all_tools
 
 
 @dataclass
-class _Routed(WrapperToolset[AgentDepsT]):
+class _RoutingToolset(WrapperToolset[AgentDepsT]):
     """Sends each call to the toolset that has the tool."""
 
     routes: dict[str, AbstractToolset[AgentDepsT]]
@@ -349,7 +352,7 @@ def _manager(
 
 
 # Any: dependencies do not matter here.
-def _visible(ctx: RunContext[Any]) -> list[str]:
+def _visible_names(ctx: RunContext[Any]) -> list[str]:
     """The tools that the model can call directly."""
     tools = ctx.tool_manager.tools if ctx.tool_manager is not None else None
     return [name for name in tools or {} if name != RUN_CODE]
@@ -357,8 +360,8 @@ def _visible(ctx: RunContext[Any]) -> list[str]:
 
 def _is_of_an_earlier_run(ctx: RunContext[Any]) -> bool:
     """Whether the model asked for this program in a run that ended before it had its answer."""
-    asked = next((message for message in reversed(ctx.messages) if isinstance(message, ModelResponse)), None)
-    return asked is not None and asked.run_id != ctx.run_id
+    response = next((message for message in reversed(ctx.messages) if isinstance(message, ModelResponse)), None)
+    return response is not None and response.run_id != ctx.run_id
 
 
 def _is_for_code(ctx: RunContext[Any], definition: ToolDefinition) -> bool:
@@ -374,7 +377,7 @@ def _is_offered(ctx: RunContext[Any], definition: ToolDefinition) -> bool:
 # Tools that stand beside a code mode in one agent, as far as their marks make them tools of its programs.
 
 
-async def tools_beside(
+async def sibling_tools(
     ctx: RunContext[AgentDepsT], own: AbstractToolset[AgentDepsT]
 ) -> dict[str, ToolsetTool[AgentDepsT]]:
     """Tools marked `code` or `both` in the agent's toolsets other than `own`; their calls go through `root_of`.
@@ -383,13 +386,13 @@ async def tools_beside(
         UserError: one is marked `code`, and the model sees it all the same.
     """
     root = root_of(ctx)
-    if root is None or not _has_others(root, own):
+    if root is None or not _has_siblings(root, own):
         return {}
-    with listing_beside():
-        shown = await root.get_tools(ctx)
+    with listing_siblings():
+        visible_tools = await root.get_tools(ctx)
         with listing_for_code():
             tools = await root.get_tools(ctx)
-    for name, tool in shown.items():
+    for name, tool in visible_tools.items():
         if callers_of(tool.tool_def) == "code":
             raise UserError(
                 f"{name!r} is marked allowed_callers='code', but its toolset shows it to the model; "
@@ -403,14 +406,14 @@ def root_of(ctx: RunContext[AgentDepsT]) -> AbstractToolset[AgentDepsT] | None:
     return None if ctx.tool_manager is None else ctx.tool_manager.toolset
 
 
-def _has_others(root: AbstractToolset[AgentDepsT], own: AbstractToolset[AgentDepsT]) -> bool:
+def _has_siblings(root: AbstractToolset[AgentDepsT], own: AbstractToolset[AgentDepsT]) -> bool:
     """Whether there is anything to list: each step would pay for it."""
-    all_, ours = list[AbstractToolset[AgentDepsT]](), list[AbstractToolset[AgentDepsT]]()
-    root.apply(all_.append)
-    own.apply(ours.append)
-    known = {id(one) for one in ours}
+    toolsets, own_toolsets = list[AbstractToolset[AgentDepsT]](), list[AbstractToolset[AgentDepsT]]()
+    root.apply(toolsets.append)
+    own.apply(own_toolsets.append)
+    own_ids = {id(toolset) for toolset in own_toolsets}
     # An agent always has a toolset for its own functions, mostly an empty one.
-    return any(id(one) not in known and getattr(one, "tools", True) for one in all_)
+    return any(id(toolset) not in own_ids and getattr(toolset, "tools", True) for toolset in toolsets)
 
 
 # ----------------------------------------------------------------------------------------------------
@@ -426,10 +429,10 @@ def split_by_caller(
     A tool marked `both` is in both; one without a mark is for direct calls. `options` are those of
     `CodeModeToolset`.
     """
-    return FilteredToolset(toolset, _is_direct), CodeModeToolset(_Marked(toolset), **options)
+    return FilteredToolset(toolset, _is_direct), CodeModeToolset(_CodeMarkedToolset(toolset), **options)
 
 
-class _Marked(WrapperToolset[AgentDepsT]):
+class _CodeMarkedToolset(WrapperToolset[AgentDepsT]):
     """Tools for programs as such: `both` would offer them directly a second time."""
 
     async def get_tools(self, ctx: RunContext[AgentDepsT]) -> dict[str, ToolsetTool[AgentDepsT]]:

@@ -17,7 +17,7 @@ from toolfold.errors import UsageError, install_extra
 from toolfold.interfaces.cli.inputs import read_files
 from toolfold.interfaces.cli.process import run_to_end
 from toolfold.interfaces.mcp.early_answer import EarlyAnswers
-from toolfold.interfaces.mcp.texts import INSTRUCTIONS, TOKEN_VARIABLE, guarded, parse_address
+from toolfold.interfaces.mcp.texts import INSTRUCTIONS, TOKEN_VARIABLE, check_token_needed, parse_address
 
 if TYPE_CHECKING:
     from toolfold.tools.tool import Tool
@@ -32,19 +32,19 @@ def mcp_command(
     token = os.environ.get(TOKEN_VARIABLE, "")
     address = None if http is None else parse_address(http)
     if address is not None:
-        guarded(*address, token=token)
+        check_token_needed(*address, token=token)
     early = _answer_early() if address is None and not callback else None
     modules, program_files = _modules(loaded_config), read_files(files, loaded_config.program_limits)
     # Imported here: mistakes are told and the first answer is given without the SDK, which takes most of the start.
     try:
-        from toolfold.interfaces.mcp.setup import open_door  # noqa: PLC0415
+        from toolfold.interfaces.mcp.setup import create_mcp_server  # noqa: PLC0415
         from toolfold.interfaces.mcp.transports import serve_http, serve_stdio  # noqa: PLC0415
     except ModuleNotFoundError as error:
         raise UsageError(f"{error.name!r} is not installed; {install_extra('mcp')}") from error
 
     async def serve() -> None:
         # Made in here: what waits needs a running event loop.
-        door = open_door(
+        door = create_mcp_server(
             loaded_config, modules=modules, files=program_files, is_alone=address is None, callback=callback
         )
         if address is None:
