@@ -1,4 +1,4 @@
-"""Where the nearest `toolfold.yaml` is. Reads none: commands without one start without the types of a config."""
+"""Config file discovery, and the `.env` file beside it."""
 
 from __future__ import annotations
 

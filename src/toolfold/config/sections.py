@@ -1,4 +1,4 @@
-"""What `toolfold.yaml` may say of APIs and of the web, as types."""
+"""Sections of a config and their field types: sizes, durations and counts as people write them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`from_config`: the door for Python programs that have a `toolfold.yaml`, with the tools of every other door."""
+"""Runtime from a config, with the MCP servers that the config names."""
 
 from __future__ import annotations
 

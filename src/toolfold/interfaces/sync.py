@@ -1,4 +1,4 @@
-"""`run_sync`: one program, for code that is not async, and for notebooks."""
+"""`run_sync`: one program from code without an event loop."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which consoles run on this machine, so that other commands can name a program's page. Kept in the state folder."""
+"""Links to running consoles: their addresses in the state folder, and the page of an execution."""
 
 from __future__ import annotations
 

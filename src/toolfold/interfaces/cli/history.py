@@ -1,4 +1,4 @@
-"""Executions out of the ledger as text for people, or as JSON for programs."""
+"""Text views of recorded executions: lists, details, waterfalls, and the next step for a stopped program."""
 
 from __future__ import annotations
 

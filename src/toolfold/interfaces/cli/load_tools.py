@@ -1,4 +1,4 @@
-"""Tools out of a Python file or module. The file is the user's own and runs in this process."""
+"""Tools named on the command line: Python modules, files, and OpenAPI documents."""
 
 import importlib
 import inspect

@@ -1,4 +1,4 @@
-"""Options that several commands share, as the reader of the command line takes them."""
+"""Option types that several commands share."""
 
 from pathlib import Path
 from typing import Annotated

@@ -1,4 +1,4 @@
-"""Files of sessions, as clients name them: by id in a session. No name from outside becomes a path."""
+"""Files over HTTP: upload, list, download, inspect and delete; names and metadata as clients expect them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Requests as three generations of clients write them. Unknown fields pass: tool objects carry many."""
+"""Request bodies, tool results and continuation tokens as they come over HTTP, also forwarded by another server."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""First answers, before the SDK is there: loading that takes longer than all else at the start together.
+"""Early answers of `toolfold mcp`: the handshake and the list of tools, before the MCP SDK is loaded.
 
 A client asks as soon as it has started us, and on a busy machine it asks again in the other era when the first answer
 takes long. Whatever is the older era's handshake or the newer one's discovery, in the form that clients send, is

@@ -1,4 +1,4 @@
-"""All that a model reads of this door before it writes a program: descriptions, schemas, instructions. Pure text.
+"""Texts that a model reads before it writes a program: descriptions, schemas, instructions.
 
 Every rule is said once, where every client shows it: in the description of `execute_program`. A test counts the
 tokens of all of it.

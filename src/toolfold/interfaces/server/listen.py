@@ -1,4 +1,4 @@
-"""What the doors that listen share: an address that is really open once it is told, and a server that ends in order."""
+"""HTTP server: the listening socket, its connections, their number, and idle and write timeouts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How a door that serves is told to end."""
+"""Stop signals of a server, and requests from the same machine."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`toolfold doctor`: what this machine can promise, one line per finding, or as JSON."""
+"""`toolfold doctor`: isolation layers of this machine, and of the nodes of a cluster."""
 
 import asyncio
 import json

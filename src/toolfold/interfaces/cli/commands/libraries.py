@@ -1,4 +1,4 @@
-"""`toolfold libraries`: install the packages that the config lists for programs, show them, try them."""
+"""`toolfold libraries` and `toolfold ledger`: sets of packages for programs, and the ledger's encryption key."""
 
 from __future__ import annotations
 

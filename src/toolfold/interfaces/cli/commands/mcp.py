@@ -1,4 +1,4 @@
-"""`toolfold mcp`: the options of the MCP door, and what they mean; what is served is in `interfaces.mcp`."""
+"""`toolfold mcp`: options of the MCP interface."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`toolfold runs wait`: read along with an execution of any process until it ends, answer what it asks, or end it.
+"""`toolfold runs wait` and `toolfold runs rerun`: wait for an execution, or run its program again.
 
 All of it goes through the ledger, so a wait that is stopped changes nothing about the program.
 """
