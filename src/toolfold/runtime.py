@@ -479,13 +479,13 @@ class Runtime(ExecutionControl):
         # The ledger would refuse it too, but with the first one pushed out.
         if self._live.get(execution_id) is not None:
             raise base.duplicate_error(execution_id)
-        wish = RunRequest(
+        request = RunRequest(
             outside=tools, hidden=hidden, files=files, limits=limits or self._limits, on_call=on_call,
             session=self._session(session, keep_names), can_pause=bool(tools) or self._planner.asks_outside,
             tenant=tenant, execution_id=execution_id, rerun_of=rerun_of, repeat=repeat, expires_at=expires_at,
             is_durable=durable, stdin=stdin, seed=seed, clock=clock,
         )  # fmt: skip
-        begun = self._begin(text, wish)
+        begun = self._begin(text, request)
         return self._in_background(execution_id, begun) if background else await begun
 
     async def _resume(

@@ -27,8 +27,8 @@ def _recorded(history: ExecutionHistory) -> Recorded:
     given = [entry.reply for entry in history.entries if isinstance(entry, ReplyEntry)]
     outcome = history.outcome
     return Recorded(
-        execution_id=history.begun.execution_id,
-        name=history.begun.program.sent_text.partition("\n")[0].removeprefix("# "),
+        execution_id=history.start_record.execution_id,
+        name=history.start_record.program.sent_text.partition("\n")[0].removeprefix("# "),
         state=history.state,
         status="" if outcome is None else outcome.status,
         stdout="" if outcome is None else outcome.stdout,

@@ -61,10 +61,10 @@ def test_a_program_that_runs_when_the_application_sets_its_meters_up_is_counted(
     rig: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     observer = OtelObserver(tracers=rig.tracers, meters=rig.meters)
-    monkeypatch.setattr(observer._tracers, "_given", ProxyTracerProvider())
-    monkeypatch.setattr(observer._meters, "_given", NoOpMeterProvider())
+    monkeypatch.setattr(observer._tracers, "_provider", ProxyTracerProvider())
+    monkeypatch.setattr(observer._meters, "_provider", NoOpMeterProvider())
     observer.began(begun("e1"))
-    monkeypatch.setattr(observer._meters, "_given", rig.meters)
+    monkeypatch.setattr(observer._meters, "_provider", rig.meters)
     observer.ended("e1", outcome("e1"))
 
     assert rig.metrics()["toolfold.programs"] == [({"toolfold.status": "finished", "toolfold.engine": ""}, 1)]

@@ -59,8 +59,8 @@ def sets_on_disk(folder: Path) -> list[str]:
 STAGED = """
 import sys
 from pathlib import Path
-from toolfold.libraries import Installed
-with Installed(Path(sys.argv[1])).staging() as folder:
+from toolfold.libraries import LibraryStore
+with LibraryStore(Path(sys.argv[1])).staging() as folder:
     print(folder.name, flush=True)
     sys.stdin.readline()
 """

@@ -138,7 +138,7 @@ class Order(msgspec.Struct, frozen=True, kw_only=True):
     seed: int | None = None
     """Seeds the guest's randomness; `None` takes a fresh seed."""
     tape: ReplayTape | None = None
-    """Makes the program repeatable and yields `Taped`; one that is not empty is replayed first."""
+    """Makes the program repeatable and yields `ReplayTape`; one that is not empty is replayed first."""
     snapshot: bytes = b""
     """Go on from here instead of from the start; the tape is then what came after it. Its seal was opened."""
     report_waiting: bool = False

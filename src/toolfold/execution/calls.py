@@ -53,8 +53,8 @@ class ExecutionCalls:
     """
 
     def __init__(
-        self, plan: ExecutionPlan, services: Services, *, life: Life, record: ExecutionRecord, accounts: Accounts, clock: WallClock,
-        look_again: Callable[[], None], tell: Tell | None,
+        self, plan: ExecutionPlan, services: Services, *, life: Life, record: ExecutionRecord, accounts: Accounts,
+        clock: WallClock, look_again: Callable[[], None], tell: Tell | None,
     ) -> None:  # fmt: skip
         self._plan = plan
         self._services = services

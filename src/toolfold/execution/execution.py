@@ -70,7 +70,7 @@ class Life:
     """One execution's state, its run, and why it cannot go on if it cannot."""
 
     run: Run
-    """Set by `opened`; until then there is nothing to stop or to answer."""
+    """Set by `attach`; until then there is nothing to stop or to answer."""
 
     def __init__(self) -> None:
         self.state: State = "opening"

@@ -41,8 +41,8 @@ class Pauses:
     """The pauses of one execution."""
 
     def __init__(
-        self, plan: ExecutionPlan, services: Services, *, life: Life, record: ExecutionRecord, calls: ExecutionCalls, clock: WallClock,
-        output: OutputStreams,
+        self, plan: ExecutionPlan, services: Services, *, life: Life, record: ExecutionRecord, calls: ExecutionCalls,
+        clock: WallClock, output: OutputStreams,
     ) -> None:  # fmt: skip
         self._plan = plan
         self._ledger = services.ledger

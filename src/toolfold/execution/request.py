@@ -173,7 +173,7 @@ class ExecutionPlan(msgspec.Struct, frozen=True, kw_only=True):
     approval_tools: frozenset[str] = frozenset()
     """Tools whose calls need a yes before they begin."""
     may_ask: bool = False
-    """Any tool may ask while it is served; otherwise only those in `asked` do, and before they begin."""
+    """Any tool may ask while it is served; otherwise only `approval_tools` do, and before they begin."""
     is_durable: bool = False
     """The start is safe before the program runs, and the outcome before it is returned."""
 

@@ -259,11 +259,12 @@ class ExecutionPlanner:
         outputs = await earlier_output(program.text, ledger, request.tenant) if "output-" in program.text else ()
         saved_files = self._sessions.files(request.session.id) if request.session is not None else ()
         start_record = start_record_of(
-            request, program, specs, engine=self.services.engine, saved_files=saved_files, outputs=outputs, door=self.services.door
+            request, program, specs, engine=self.services.engine, saved_files=saved_files, outputs=outputs,
+            door=self.services.door,
         )  # fmt: skip
         plan = self._plan(
-            start_record, ReplayTape() if request.is_taped else None, request.session, can_pause=request.can_pause, on_call=request.on_call,
-            rerun=rerun, is_durable=request.is_durable,
+            start_record, ReplayTape() if request.is_taped else None, request.session, can_pause=request.can_pause,
+            on_call=request.on_call, rerun=rerun, is_durable=request.is_durable,
         )  # fmt: skip
         forewarned = self.services.engine.capabilities.forewarned
         # What it asks for is served only when it is on record, as with a start that comes later.
@@ -271,7 +272,7 @@ class ExecutionPlanner:
             forewarned.begin(plan.order(None))
         return plan
 
-    # Any: the other fields of `Plan`.
+    # Any: the other fields of `ExecutionPlan`.
     def _plan(
         self, start_record: StartRecord, tape: ReplayTape | None, session: Session | None, **more: Any
     ) -> ExecutionPlan:

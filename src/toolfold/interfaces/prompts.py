@@ -22,7 +22,7 @@ def tools_text(
     """What there is to call, with the line that explains the form; empty if there is nothing.
 
     Over budget, what loses least is left out first; at worst some tools are named only, and a search finds them.
-    `known` adds what tools were seen to return, and which of them are called most.
+    `snapshot` adds what tools were seen to return, and which of them are called most.
     """
     if not specs:
         return ""

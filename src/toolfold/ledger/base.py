@@ -56,7 +56,7 @@ class HandoverEntry(msgspec.Struct, frozen=True, array_like=True, tag=3):
 
 
 class DecisionEntry(msgspec.Struct, frozen=True, array_like=True, tag=5):
-    """By what right a call was made, or why it was not. Stands before its `Made`, unless it was begun before."""
+    """By what right a call was made, or why it was not. Stands before its `CallEntry`, unless it was begun before."""
 
     call_id: int
     approved: bool
@@ -237,7 +237,7 @@ class Ledger(Protocol):
         """
 
     async def park(self, execution_id: str, *, epoch: int = 0, snapshot: SealedSnapshot | None = None) -> None:
-        """The execution is paused. A snapshot is kept in one step with its entry `Parked`, and replaces the last.
+        """The execution is paused. A snapshot is kept in one step with its `PauseEntry`, and replaces the last.
 
         One that is too large for the ledger is left out: a replay then begins at the one before, or at the start.
         """
@@ -331,7 +331,7 @@ def unknown_error(execution_id: str) -> UsageError:
     return UsageError(f"no execution {execution_id!r} in the ledger; it may have been forgotten since")
 
 
-def ended(execution_id: str) -> UsageError:
+def ended_error(execution_id: str) -> UsageError:
     """For a write after the end."""
     return UsageError(f"execution {execution_id!r} has ended; its record takes no more")
 

@@ -42,7 +42,7 @@ def encode_replies(replies: Sequence[Reply]) -> bytes:
 
 
 def is_call(body: bytes) -> bool:
-    """Whether an encoded entry is a `Made`."""
+    """Whether an encoded entry is a `CallEntry`."""
     return body[1] == 0
 
 

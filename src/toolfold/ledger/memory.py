@@ -315,7 +315,7 @@ class MemoryLedger(UnindexedListing):
         if epoch is not None and execution.epoch != epoch:
             raise base.fenced_error(execution_id)
         if execution.state == "ended":
-            raise base.ended(execution_id)
+            raise base.ended_error(execution_id)
         return execution
 
     def _store_snapshot(self, execution: _Execution, body: bytes | None) -> None:

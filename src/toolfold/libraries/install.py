@@ -50,7 +50,7 @@ def sync(
     """Resolve, download, unpack and lock every set; the lock is written when all of them are there.
 
     Args:
-        wanted: In the order in which a program chooses among them.
+        requested_sets: In the order in which a program chooses among them.
         lock: The file beside the config.
         upgrade: Take the newest versions, whatever is locked.
         try_out: Has the last word on a set; what it raises ends the sync.

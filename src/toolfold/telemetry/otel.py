@@ -166,7 +166,7 @@ class _Provider:
     a listener. Whether one is set is in a private name of the API; where there is none, it is asked as usual.
     """
 
-    __slots__ = ("_get", "_provider", "_name", "_names")
+    __slots__ = ("_get", "_name", "_names", "_provider")
 
     def __init__(self, get: Callable[[], object], name: str, provider: object | None) -> None:
         get()  # a provider that the environment names is set from here on

@@ -77,7 +77,7 @@ class Index:
         specs: The tools.
         before: An index from which tools that are the same are taken over.
         uses: How often each tool was called, by name; decides between tools that fit about as well.
-        embedder: Ranks by meaning beside the words, if there is one; `Meanings` share what it said among indexes.
+        embedder: Ranks by meaning beside the words, if there is one; an `EmbeddingCache` is shared among indexes.
         with_floor: A question that no tool answers finds nothing; else what comes nearest, however far that is.
     """
 

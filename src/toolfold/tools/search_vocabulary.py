@@ -310,7 +310,7 @@ class ToolDocument:
 
 
 def document(spec: ToolSpec, previous: ToolDocument | None) -> ToolDocument:
-    """The words of a tool; those of `known` where it is the same tool."""
+    """The words of a tool; those of `previous` where it is the same tool."""
     if previous is not None and previous.spec is spec:
         return previous
     name = Counter(words_of(spec.name[:_LONGEST_TEXT]))

@@ -204,7 +204,7 @@ class GuestOutbox:
         self._sock, self._send = sock, sock.send
 
     def send_calls(self, calls: list[str], replies_seen: int, tape: str) -> None:
-        """Calls that have gathered; `seen` is -1 unless the guest waits."""
+        """Calls that have gathered; `replies_seen` is -1 unless the guest waits."""
         self._emit(f"[{CALLS},{self._take_output()},[{','.join(calls)}],{replies_seen},{tape}]")
 
     def send_printed(self) -> None:

@@ -265,7 +265,7 @@ def take(planned: "Planned") -> None:
 
 
 class SyscallList:
-    """A list of system calls. `taken` are the descriptors that are open when it begins."""
+    """A list of system calls. `open_fds` are the descriptors that are open when it begins."""
 
     def __init__(self, open_fds: Iterable[int]) -> None:
         self._calls: list[tuple[int, ...]] = []

@@ -65,7 +65,7 @@ class Unsendable(TypeError):
 
 
 def encode(value: Any, path: str) -> str:
-    """JSON text of an argument; `what` starts the path in an error, as in `value['rows'][3]`."""
+    """JSON text of an argument; `path` starts the path in an error, as in `value['rows'][3]`."""
     text = _fast(value)
     # The first brace is that of the arguments, whose keys are names.
     if text is not None and (text.rfind("{") <= 0 or not _may_clash(text, value)):

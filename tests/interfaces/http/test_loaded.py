@@ -14,12 +14,12 @@ BUILD = """
 import asyncio, sys
 import toolfold.interfaces.cli.app
 from toolfold.config import parse_config
-from toolfold.interfaces.http.setup import Server
+from toolfold.interfaces.http.setup import HttpServer
 from toolfold.interfaces.http.setup import open_app
 
 async def build(text):
     app, ledger = await open_app(parse_config(text))
-    Server(app).config.load()
+    HttpServer(app).config.load()
     await ledger.close()
 
 asyncio.run(build(sys.argv[1]))

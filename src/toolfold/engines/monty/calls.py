@@ -145,7 +145,7 @@ class Toolbox:
         return False
 
     def call(self, tool: MontyTool, arguments: dict[str, Value], call_count: int) -> Call:
-        """The next call of a program that has `made` so many.
+        """The next call of a program that has made `call_count` calls.
 
         Raises:
             ValueError: its arguments are too large.

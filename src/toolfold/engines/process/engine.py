@@ -303,7 +303,7 @@ class GuestLease:
 
     Args:
         pool_of: Gives the pool that the guest is of, and starts it if there is none.
-        kept: The guests of sessions.
+        session_guests: The idle guests of sessions.
         forewarning: The guest that knows a program which was being checked.
         order: What it is for.
     """

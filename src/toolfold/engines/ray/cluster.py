@@ -257,7 +257,7 @@ class NodeOptions(msgspec.Struct, frozen=True, kw_only=True):
     max_kept_bytes: int
     own_tools: bytes = b""
     make_own_tools: str = ""
-    """As in `OwnTools`; empty: all calls go to the runtime."""
+    """As in `EngineTools`; empty: all calls go to the runtime."""
 
 
 class NodeAnswer(msgspec.Struct, frozen=True, kw_only=True):

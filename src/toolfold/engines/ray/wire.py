@@ -128,7 +128,7 @@ class WireWaiting(msgspec.Struct, array_like=True, forbid_unknown_fields=True, t
 
 
 class WireTaped(msgspec.Struct, array_like=True, forbid_unknown_fields=True, tag=3, gc=False):
-    """`Taped`."""
+    """`ReplayTape`."""
 
     wakes: tuple[int, ...]
     clocks: tuple[int | float, ...]
@@ -336,5 +336,5 @@ def _check(value: object, depth: int) -> None:
 
 def tape_of(message: Open) -> ReplayTape | None:
     """The tape that a program is started with."""
-    # `Taped.clocks` says float; a clock in nanoseconds is an int, and must stay one.
+    # `ReplayTape.clocks` says float; a clock in nanoseconds is an int, and must stay one.
     return None if message.wakes is None else ReplayTape(message.wakes, message.clocks)

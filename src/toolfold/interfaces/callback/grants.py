@@ -63,7 +63,7 @@ def grant_tools(
 ) -> tuple[ToolSpec, ...]:
     """The parent's tools that a program may call.
 
-    `listed` is what the parent offers, if it says so; `taken` are identifiers of tools that the
+    `listed` is what the parent offers, if it says so; `reserved_names` are identifiers of tools that the
     child has itself, and keeps.
     """
     if listed is None:

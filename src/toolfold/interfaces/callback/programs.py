@@ -277,7 +277,7 @@ def frame_of(request: CallbackRequest, *, is_saved: bool = False) -> Frame:
 async def parent_specs(
     request: CallbackRequest, limits: Limits, reserved_names: Collection[str], large: LargeChecks
 ) -> tuple[ToolSpec, ...]:
-    """The parent's tools that a program may call; `taken` are names of others."""
+    """The parent's tools that a program may call; `reserved_names` are names of others."""
     if request.tools_available is not None or len(request.code) < LARGE_TEXT_CHARACTERS:
         return grant_tools(request.code, request.tools_available, reserved_names, limits)
     if len(request.code) > limits.program_bytes:
@@ -288,7 +288,7 @@ async def parent_specs(
 
 
 def read_reply(entry: ForwardedCall, reply: ToolReply, spec: ToolSpec | None, most_bytes: int) -> Value:
-    """Note a reply, and give the value that it has for the program; none where `one` has an error then."""
+    """Note a reply, and give the value that it has for the program; none where `entry` has an error then."""
     entry.reply = reply
     if not reply.parsed:
         entry.error = f"no tool {entry.call.name!r}; the tool executor says: {reply.observation}"

@@ -1,6 +1,6 @@
 """MCP server of the child: the tool, the extension's method, and registration with another server.
 
-A door opens `Executions` beside its runtime, calls `register`, and adds `TOOL` to what it lists.
+A server opens `CallbackExecutions` beside its runtime, calls `register`, and adds `TOOL` to what it lists.
 """
 
 from __future__ import annotations

@@ -48,21 +48,21 @@ Item: TypeAlias = dict[str, Any]
 
 
 # Any: a model of the SDK, or the same as a dict.
-def as_item(given: Any, what: str) -> Item:
+def as_item(value: Any, subject: str) -> Item:
     """Read one block, definition or call.
 
     Args:
-        given: The model or dict.
-        what: What it is, for the error.
+        value: The model or dict.
+        subject: What it is, for the error.
 
     Raises:
         UsageError: it is neither.
     """
-    if isinstance(given, Mapping):
-        return dict(given)
-    if hasattr(given, "model_dump"):
-        return dict(given.model_dump(mode="json", by_alias=True, exclude_none=True))
-    raise UsageError(f"{what} is an object of the SDK or a dict, got {type(given).__name__!r}")
+    if isinstance(value, Mapping):
+        return dict(value)
+    if hasattr(value, "model_dump"):
+        return dict(value.model_dump(mode="json", by_alias=True, exclude_none=True))
+    raise UsageError(f"{subject} is an object of the SDK or a dict, got {type(value).__name__!r}")
 
 
 # Any: it returns a `tool_result`, or whatever a tool may return, now or when awaited.

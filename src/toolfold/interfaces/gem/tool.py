@@ -110,7 +110,7 @@ class CallHandler:
             try:
                 piece = next(pieces)
             except StopIteration as end:
-                # Any: what a generator returns is the executor's own; `_checked` looks at it.
+                # Any: what a generator returns is the executor's own; `_check_values` looks at it.
                 returned: Any = end.value
                 return returned  # type: ignore[no-any-return]
             if self.on_output is not None:

@@ -182,7 +182,7 @@ class ExecutionMoved(Exception):
 
 
 class Peers(Protocol):
-    """Who else may hold an execution. `Replicas` is the real one, `Alone` a process without others."""
+    """Who else may hold an execution. `Replicas` is the real one, `NoPeers` a process without others."""
 
     @property
     def are_there(self) -> bool:

@@ -194,7 +194,7 @@ class Replicas:
         """Wait until no execution of another replica has the session.
 
         Raises:
-            Refusal: 499 if `gone` said so before that.
+            Refusal: 499 if `hangup` said so before that.
         """
         # Polled, because another process holds the turn. The client is only watched in between: a turn that is being
         # taken must not be left without an owner.

@@ -82,12 +82,12 @@ class OneShotRoutes:
 
     @property
     def tools(self) -> tuple[ToolSpec, ...]:
-        """For `mapped`."""
+        """For `map_programs`."""
         return self._runtime.tools
 
     # Any: the keywords of `Runtime.run`.
     async def run(self, text: str, *, tenant: str, hangup: Hangup | None = None, **options: Any) -> Outcome:
-        """One program, in a turn of its tenant; cancelled when `gone` says that its client has left."""
+        """One program, in a turn of its tenant; cancelled when `hangup` says that its client has left."""
         async with self._gate.turn(tenant, hangup) as queue_seconds:
             self._metrics.observe("queue_seconds", queue_seconds)
             self._metrics.running += 1

@@ -47,7 +47,7 @@ async def serve_http(mcp_server: McpServer, host: str, port: int, *, token: str 
     """Until a signal comes.
 
     Args:
-        door: What is served, at `/mcp`.
+        mcp_server: What is served, at `/mcp`.
         host: To listen on; another than loopback needs a token.
         port: The same; 0 takes a free one.
         token: Clients must send it as `Authorization: Bearer`; empty lets everyone in.
@@ -81,7 +81,7 @@ class _EraMultiplexer:
     slow falls back to the handshake, whether or not its discovery is answered later, so each era is a connection here.
 
     Args:
-        door: What is served.
+        mcp_server: What is served.
         stream: The SDK's answers go here.
         answered: Ids of requests that have their answers: those of the SDK are dropped.
     """

@@ -172,7 +172,7 @@ class NestedCalls:
         self.answers = replace(self.answers, results=results)
 
     async def answer(self, paused: Paused) -> Answers:
-        """Let go on what the outside has answered; `_answered` reads what it said."""
+        """Let go on what the outside has answered; `_apply_answer` reads what it said."""
         answers = {call.id: self._answer_to(call.id) for call in paused.approvals}
         ready = {call_id: answer for call_id, answer in answers.items() if answer is not _NO_ANSWER}
         return Answers(decisions={call_id: self._decision(call_id, answer) for call_id, answer in ready.items()})
@@ -314,7 +314,7 @@ def call_deferral(execution_id: str, open_calls: tuple[Call, ...]) -> CallDeferr
 
 
 class LongPrograms:
-    """Those of one home, by execution id."""
+    """Those of one `RuntimePool`, by execution id."""
 
     def __init__(self) -> None:
         self._by_id: dict[str, LongProgram] = {}
@@ -349,7 +349,7 @@ class LongPrograms:
         return results
 
     async def close(self) -> None:
-        """Nobody keeps the home open: their records are left."""
+        """Nobody keeps the pool open: their records are left."""
         unfinished = [program for program in self._by_id.values() if not program.work.done()]
         self._by_id.clear()
         for program in unfinished:

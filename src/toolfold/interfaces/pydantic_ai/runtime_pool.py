@@ -1,6 +1,6 @@
 """Runtime pool of one toolset: an engine and a ledger, shared by all agent runs that use the toolset.
 
-Copies of a toolset (Pydantic AI makes one per run) have one home. It opens at the first program and
+Copies of a toolset (Pydantic AI makes one per run) share one pool. It opens at the first program and
 closes when the last run has left, so `async with agent:` keeps the engine warm between runs.
 """
 
@@ -47,22 +47,22 @@ class _RecentCache(Generic[_K, _T]):
     """What was made for the lists of tools that were asked for last; specs have no hash, but compare fast."""
 
     def __init__(self) -> None:
-        self._made: list[tuple[_K, _T]] = []
+        self._entries: list[tuple[_K, _T]] = []
 
     def get(self, key: _K, make: Callable[[_K], _T]) -> _T:
-        for index, (cached_key, value) in enumerate(self._made):
+        for index, (cached_key, value) in enumerate(self._entries):
             if cached_key == key:
-                self._made.insert(0, self._made.pop(index))
+                self._entries.insert(0, self._entries.pop(index))
                 return value
         # A tool's `prepare` may change its schema in place from step to step: what is kept must not change with it.
         key = copy.deepcopy(key)
         value = make(key)
-        self._made.insert(0, (key, value))
-        del self._made[_MOST_LISTS:]  # a runtime that runs programs lives on with them
+        self._entries.insert(0, (key, value))
+        del self._entries[_MOST_LISTS:]  # a runtime that runs programs lives on with them
         return value
 
     def all(self) -> list[_T]:
-        return [value for _, value in self._made]
+        return [value for _, value in self._entries]
 
 
 class RuntimePool:
@@ -104,9 +104,13 @@ class RuntimePool:
         """Those that outlasted their run."""
 
     def description(
-        self, specs: tuple[ToolSpec, ...], budget_characters: int | None, form: Form, snapshot: ToolLessons | None = None,
+        self,
+        specs: tuple[ToolSpec, ...],
+        budget_characters: int | None,
+        form: Form,
+        snapshot: ToolLessons | None = None,
         files: str = "",
-    ) -> str:  # fmt: skip
+    ) -> str:
         """Of `run_code`; the same object as long as the tools are the same, because each step asks for it."""
         return self._descriptions.get(
             (specs, budget_characters, form, snapshot, files),
@@ -184,7 +188,7 @@ class RuntimePool:
     async def runtime(self, specs: tuple[ToolSpec, ...], step: Wrapper) -> Runtime:
         """A runtime for exactly these tools, whose calls take this step."""
         state = await self._ready_state()
-        return state.runtimes.get(specs, lambda key: self._made(state, key, step))
+        return state.runtimes.get(specs, lambda key: self._build_runtime(state, key, step))
 
     async def _ready_state(self) -> _LoopState:
         state = self._states.get(asyncio.get_running_loop())
@@ -215,7 +219,7 @@ class RuntimePool:
     def _chosen_engine(self) -> Engine:
         return chosen_engine(self._engine, self._engine_options, EngineSettings(limits=self._limits))
 
-    def _made(self, state: _LoopState, specs: Iterable[ToolSpec], step: Wrapper) -> Runtime:
+    def _build_runtime(self, state: _LoopState, specs: Iterable[ToolSpec], step: Wrapper) -> Runtime:
         assert state.engine is not None
         return Runtime(
             [Tool(spec=spec, call=_return_reply, prepare=_keep_arguments) for spec in specs],

@@ -75,7 +75,7 @@ def set_clock(clock: SteadyClock, answer: tuple[int, int], asked_at: float) -> N
 
 
 def shared_secret(url: str, prefix: str, seal: Seal | NoSeal, name: str) -> bytes:
-    """The secret of that name, made where there is none. Blocks, as `first_look` does.
+    """The secret of that name, made where there is none. Blocks, as `handshake` does.
 
     Raises:
         UsageError: The server cannot be reached, or what it holds was changed.

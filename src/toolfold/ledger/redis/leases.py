@@ -158,7 +158,7 @@ class Leases:
         asked_at = time.monotonic()
         pairs = [word for execution_id, lease in leases for word in (execution_id, lease.epoch)]
         answer = await self._ask(scripts.BEAT, self._owner, milliseconds(self._seconds), *pairs)
-        lost_ids = {lease.decode() for lease in answer}
+        lost_ids = {execution_id.decode() for execution_id in answer}
         for execution_id, lease in leases:
             if execution_id in lost_ids:
                 lease.until = -math.inf  # remembered as long as its guest lives: that must hear of it, too

@@ -244,7 +244,7 @@ class RedisLedger(ChangeStream):
         if answer[0] == b"unknown":
             raise base.unknown_error(execution_id)
         if answer[0] == b"ended":
-            raise base.ended(execution_id)
+            raise base.ended_error(execution_id)
         if answer[0] == b"leased":
             raise base.leased_error(execution_id)
         record = RedisRecord(execution_id)

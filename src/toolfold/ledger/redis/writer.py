@@ -305,7 +305,7 @@ class RedisWriter:
             case b"unknown":
                 return base.unknown_error(execution_id)
             case b"ended":
-                return base.ended(execution_id)
+                return base.ended_error(execution_id)
             case b"twice":
                 return base.duplicate_error(execution_id)
             case b"key":

@@ -302,7 +302,7 @@ class Rows:
         self._changes = changes
         self._rows_by_id: dict[str, Row] = {}
 
-    def start_record(self, execution_id: str, row: Row) -> None:
+    def add(self, execution_id: str, row: Row) -> None:
         """It was inserted in this transaction."""
         self._rows_by_id[execution_id] = row
 
@@ -372,7 +372,7 @@ class SqliteListing:
         self._db = connection
         self._seal = seal
 
-    def ended(self, number: int, execution_id: str, outcome: Outcome) -> Ending:
+    def add_ending(self, number: int, execution_id: str, outcome: Outcome) -> Ending:
         """What is shown of an execution from now on; the row is the caller's to write."""
         failed = sum(call.error is not None for call in outcome.calls)
         for use in uses_of(outcome.calls):

@@ -130,7 +130,7 @@ class Tables:
             self._db.execute("INSERT INTO deadlines VALUES (?, ?)", (number, start.expires_at))
         self._put(start.execution_id, number, 0, body)
         row = Row(number, bytes=len(body), is_full=is_full)
-        self._rows.start_record(start.execution_id, row)
+        self._rows.add(start.execution_id, row)
         if is_full:
             self._append(start.execution_id, row, [_SPOILT])
 
@@ -220,7 +220,7 @@ class Tables:
         row.bytes += len(body)
         self._put(execution_id, row.number, _OUTCOME, body)
         self._drop_snapshot(row)
-        row.ending = self.listing.ended(row.number, execution_id, outcome)
+        row.ending = self.listing.add_ending(row.number, execution_id, outcome)
 
     def _drop_snapshot(self, row: Row) -> None:
         place = (row.number, SNAPSHOT)
@@ -237,7 +237,7 @@ class Tables:
         if epoch is not None and row.epoch != epoch:
             raise base.fenced_error(execution_id)
         if row.state == "ended":
-            raise base.ended(execution_id)
+            raise base.ended_error(execution_id)
         return row
 
     def _append(self, execution_id: str, row: Row, bodies: Sequence[bytes]) -> None:

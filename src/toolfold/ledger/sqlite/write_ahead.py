@@ -7,7 +7,7 @@ write to this file takes 3 µs, and both survive a kill of the process, but not 
    numbered within their execution, so that whoever reads the file knows which of them the tables have already.
 2. The file has two halves. When the ledger's thread takes what has gathered, records go to the other half from then on;
    when that is committed, the first half is emptied. So the file stays small, however busy its process is.
-3. The owner holds a lock on its file. If nobody does, the owner was killed, and `ahead_left` brings the file in.
+3. The owner holds a lock on its file. If nobody does, the owner was killed, and `recover_logs` brings the file in.
 4. Whoever takes over an execution marks the files of living processes, and then reads them. The owner writes a record,
    and then looks at the mark. One of the two comes second and sees the other: either the record is read, or the owner
    waits for a commit, where it is fenced.
@@ -297,7 +297,7 @@ class PeerLogs:
         return any(file.is_orphan for file in self._files)
 
     def catch_up(self, tables: Tables, takeover_id: str = "") -> None:
-        """Write what the killed left, and what the living have of the execution that is `taken` over."""
+        """Write what the killed left, and what the living have of the execution `takeover_id`."""
         for execution_id in sorted(self._orphan_ids | ({takeover_id} & self._records.keys())):
             self._catch_up(tables, execution_id)
 

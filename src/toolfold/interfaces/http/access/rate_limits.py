@@ -120,7 +120,7 @@ class Gate:
         """Hold one of the tenant's turns; gives the seconds that were waited for it.
 
         Raises:
-            Refusal: 429 if too many wait already; 499 if `gone` said so before the turn came.
+            Refusal: 429 if too many wait already; 499 if `hangup` said so before the turn came.
         """
         return _Turn(self._of(tenant), self._settings.waiting, hangup)
 
@@ -177,7 +177,7 @@ class Gate:
         """Hold the turn of decoding a large body: that blocks everyone, so there is room for others behind each.
 
         Raises:
-            Refusal: 499 if `gone` said so before the turn came.
+            Refusal: 499 if `hangup` said so before the turn came.
         """
         own, loop = self._of(tenant).large, asyncio.get_running_loop()
         async with while_connected(hangup if own.locked() or self._decoding.locked() else None):
@@ -227,7 +227,7 @@ class SessionTurns:
         """Wait for the session to be free.
 
         Raises:
-            Refusal: 499 if `gone` said so before it was.
+            Refusal: 499 if `hangup` said so before it was.
         """
         self._users[session] += 1
         lock = self._locks.setdefault(session, asyncio.Lock())
