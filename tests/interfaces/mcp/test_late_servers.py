@@ -89,6 +89,19 @@ async def test_what_is_found_meanwhile_is_told_with_the_server_that_is_missing(o
     assert texts(inside) == ["[Script executed successfully]\n['mcp__git__log']\n"]
 
 
+async def test_a_program_can_call_a_tool_from_the_moment_that_its_server_lists_it(open_door) -> None:
+    async def send() -> str:
+        return "sent"
+
+    bridge = late()
+    async with open_door(bridge=bridge) as client:
+        await run(client, "1")
+        bridge.arrive("late", bridged("late", "send_invoice", send))
+        result = await run(client, "print(mcp__late__send_invoice())")
+
+    assert texts(result) == ["[Script executed successfully]\nsent\n"]
+
+
 async def test_tools_of_last_time_are_in_the_first_list_which_stays_as_it_is_when_they_are_confirmed(open_door) -> None:
     bridge = late(tools=1)
     bridge.known.append(bridged("late", "think"))

@@ -273,17 +273,30 @@ class Offer:
         self._index = Index(())
         self._search_tool = _with_missing_servers(search_tool(lambda: self._index), self._missing)
         self._specs: tuple[ToolSpec, ...] = ()
-        self._last_description = ""
+        self._is_stale = False
+        self._announced_description = ""
         self.describing = describing or DescriptionWriter()
         self.refresh()
+        self.announce()
 
     def bridge(self, servers: ToolBridge) -> None:
         """Offer the tools of these servers, too."""
         self._servers = servers
         self.refresh()
+        self.announce()
 
-    def refresh(self) -> bool:
-        """Read anew what the servers have; whether anything changed that a client can see."""
+    def expect_change(self) -> None:
+        """What the servers have is another now; whoever needs it reads it anew."""
+        self._is_stale = True
+
+    def announce(self) -> bool:
+        """Whether a client can see a change since this was last asked."""
+        previous, (self._announced_description, _) = self._announced_description, self.description()
+        return previous != self._announced_description
+
+    def refresh(self) -> None:
+        """Read anew what the servers have."""
+        self._is_stale = False
         bridged = without_local(self._servers.tools() if self._servers is not None else (), self._local)
         tools = list(self._prepare([*self._local, *with_python_names(bridged)]))
         if self._when_complete is not None and self._is_complete():
@@ -294,8 +307,6 @@ class Offer:
             spec for spec in self._runtime.tools if spec.source != "toolfold" and self._policy.permits(spec)
         )
         self._index = self._index.updated(self._specs)
-        previous, (self._last_description, _) = self._last_description, self.description()
-        return previous != self._last_description
 
     # what a client is told
 
@@ -339,6 +350,8 @@ class Offer:
             await self.wait_for(connecting_names, SEARCH_WAIT_SECONDS)
         else:
             await self.wait_for([name for name in connecting_names if mentions(text, name)], MENTIONED_WAIT_SECONDS)
+        if self._is_stale:  # a server has listed its tools a moment ago
+            self.refresh()
 
     async def wait_for_unknown(self, timeout_seconds: float) -> None:
         """Until every server of which nothing is known has listed its tools or failed, or the time is up."""

@@ -388,6 +388,7 @@ class McpServer:
         return await call_next(ctx)
 
     def _servers_changed(self) -> None:
+        self._offer.expect_change()
         if not self._is_telling:
             self._is_telling = True
             self._spawn(self._tell_change())
@@ -395,7 +396,8 @@ class McpServer:
     async def _tell_change(self) -> None:
         await asyncio.sleep(_SETTLE_SECONDS)
         self._is_telling = False
-        if self._offer.refresh():
+        self._offer.refresh()
+        if self._offer.announce():
             await self._changes.publish(ToolsListChanged())
             await self._clients.tell_tools_changed()
 
