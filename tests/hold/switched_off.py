@@ -212,7 +212,7 @@ def _short_list_of_charsets() -> None:
 @for_attacks("doubling_document")
 def _bounded_documents() -> None:
     """schemas of an OpenAPI document are taken as they are"""
-    operations.bounded = lambda schema, _: schema
+    operations.bound_schema = lambda schema, _: schema
 
 
 # --- tools and tenants -------------------------------------------------------------------------
@@ -221,7 +221,7 @@ def _bounded_documents() -> None:
 @for_attacks("hostile_schemas", "hostile_server")
 def _expansion() -> None:
     """schemas from outside are taken as they are"""
-    requests.bounded = bridged.bounded = lambda schema, _: schema
+    requests.bound_schema = bridged.bound_schema = lambda schema, _: schema
 
 
 @for_attacks("failing_tool")
@@ -258,7 +258,7 @@ def _single_flight() -> None:
 @for_attacks("secrets_in_errors")
 def _masking() -> None:
     """errors of tools are passed on as they are"""
-    router.masked = lambda text: text
+    router.mask_secrets = lambda text: text
 
 
 if __name__ == "__main__":
