@@ -108,22 +108,6 @@ class ExecutionControl:
         self._background: dict[str, BackgroundExecution] = {}
         """Those that run or are paused, by id."""
 
-    async def __aenter__(self) -> Self:
-        """A runtime says how it begins."""
-        raise NotImplementedError
-
-    async def __aexit__(self, *exc: object) -> None:
-        """A runtime says how it ends."""
-        raise NotImplementedError
-
-    async def open(self) -> Self:
-        """Enter it where `async with` does not fit, as in the cells of a notebook; `close` ends it."""
-        return await self.__aenter__()
-
-    async def close(self) -> None:
-        """Leave a runtime that was opened with `open`: every guest ends."""
-        await self.__aexit__(None, None, None)
-
     async def resume(
         self, execution_id: str, replies: Sequence[Reply] = (), *, decisions: Mapping[int, Decision] | None = None
     ) -> Paused | Outcome:
@@ -354,6 +338,14 @@ class Runtime(ExecutionControl):
         await self._engine.__aexit__(*exc)
         if self._has_own_ledger:
             await self._ledger.close()
+
+    async def open(self) -> Self:
+        """Enter it where `async with` does not fit, as in the cells of a notebook; `close` ends it."""
+        return await self.__aenter__()
+
+    async def close(self) -> None:
+        """Leave a runtime that was opened with `open`: every guest ends."""
+        await self.__aexit__(None, None, None)
 
     def disown(self) -> None:
         """In a forked child: guests, ledger and connections of tools are the parent's."""

@@ -3,15 +3,16 @@
     python design/walk.py                 a table of the four walks
     python design/walk.py --check         the same, and exit 1 if one is over its limit
 
-A walk is traced with `sys.setprofile` in the thread of the event loop, for a program that calls one tool. Counted are the
-files below `src/toolfold` in which a function is entered, and how often the file is another than that of the function
-entered before. Module bodies that an import executes are not counted: they are no part of the path.
+A walk is traced with `sys.setprofile` in the thread of the event loop, for a program that calls one tool. Counted are
+the files below `src/toolfold` in which a function is entered, and how often the file is another than that of the
+function entered before. Module bodies that an import executes are not counted: they are no part of the path.
 """
 
 import argparse
 import asyncio
 import contextlib
 import io
+import itertools
 import json
 import os
 import subprocess
@@ -93,7 +94,11 @@ def walk_command() -> Walk:
     sys.argv = ["toolfold", "run", "--tools", "tools.py", "--ledger", "command.sqlite", "program.py"]
     os._exit = sys.exit  # type: ignore[assignment]  # the command ends its process at once
     try:
-        with traced() as walk, contextlib.redirect_stdout(io.TextIOWrapper(io.BytesIO())), contextlib.suppress(SystemExit):
+        with (
+            traced() as walk,
+            contextlib.redirect_stdout(io.TextIOWrapper(io.BytesIO())),
+            contextlib.suppress(SystemExit),
+        ):
             command()
     finally:
         sys.argv, os._exit = argv, leave
@@ -136,11 +141,12 @@ async def walk_mcp() -> Walk:
     """A call of `execute_program` by a client in memory."""
     from mcp import Client  # noqa: PLC0415  # the same
 
-    from toolfold.interfaces.mcp import McpServer  # noqa: PLC0415  # the same
+    from toolfold.interfaces.mcp import Door  # noqa: PLC0415  # the same
     from toolfold.interfaces.mcp.offer import Offer  # noqa: PLC0415  # the same
+    from toolfold.sources.functions import as_tool  # noqa: PLC0415  # the same
 
     runtime = toolfold.Runtime()
-    async with McpServer(runtime, Offer(runtime, local=[_price()])) as door, Client(door.server) as client:
+    async with Door(runtime, Offer(runtime, local=[as_tool(_price())])) as mcp, Client(mcp.server) as client:
         await client.call_tool("execute_program", {"code": PROGRAM})
         with traced() as walk:
             result = await client.call_tool("execute_program", {"code": PROGRAM})
@@ -178,7 +184,7 @@ def main() -> int:
     is_over = False
     for name, limit in LIMITS.items():
         files = _traced_in_a_process(name)
-        count, changes = len(set(files)), sum(a != b for a, b in zip(files, files[1:], strict=False))
+        count, changes = len(set(files)), sum(a != b for a, b in itertools.pairwise(files))
         over = count > limit.files or (limit.changes is not None and changes > limit.changes)
         is_over |= over
         allowed = f"{limit.files} files" + (f" and {limit.changes} changes" if limit.changes is not None else "")
