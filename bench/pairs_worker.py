@@ -6,6 +6,7 @@ the texts: `valid` is answered with the names of those that this one takes, `kee
 """
 
 import asyncio
+import importlib
 import importlib.util
 import json
 import sys
@@ -21,9 +22,17 @@ from bench.measure import FACTORS, PAUSE_SECONDS
 from bench.processes import pss_bytes
 from bench.runners.toolfold import Toolfold
 from bench.tools import TOOLS
-from toolfold.ledger.sqlite.store import SqliteLedger
 
 BY_NAME = {case.name: case for case in CASES}
+
+
+def _sqlite_ledger(path: Path) -> Any:
+    """By its module in this tree, or in one from before the fold."""
+    try:
+        module = importlib.import_module("toolfold.ledger.sqlite.store")
+    except ModuleNotFoundError:
+        module = importlib.import_module("toolfold.ledger.sqlite")
+    return module.SqliteLedger(path)
 
 
 def _checks() -> Any:
@@ -43,7 +52,7 @@ async def main() -> None:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         runner = Toolfold()
         plain = await stack.enter_async_context(toolfold.Runtime(TOOLS, engine="process"))
-        ledger = SqliteLedger(folder / "ledger.sqlite")
+        ledger = _sqlite_ledger(folder / "ledger.sqlite")
         kept = await stack.enter_async_context(toolfold.Runtime(TOOLS, engine="process", ledger=ledger))
         checks = _checks()
         print(json.dumps("ready"), flush=True)

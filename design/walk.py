@@ -141,12 +141,12 @@ async def walk_mcp() -> Walk:
     """A call of `execute_program` by a client in memory."""
     from mcp import Client  # noqa: PLC0415  # the same
 
-    from toolfold.interfaces.mcp import Door  # noqa: PLC0415  # the same
+    from toolfold.interfaces.mcp import McpServer  # noqa: PLC0415  # the same
     from toolfold.interfaces.mcp.offer import Offer  # noqa: PLC0415  # the same
     from toolfold.sources.functions import as_tool  # noqa: PLC0415  # the same
 
     runtime = toolfold.Runtime()
-    async with Door(runtime, Offer(runtime, local=[as_tool(_price())])) as mcp, Client(mcp.server) as client:
+    async with McpServer(runtime, Offer(runtime, local=[as_tool(_price())])) as mcp, Client(mcp.server) as client:
         await client.call_tool("execute_program", {"code": PROGRAM})
         with traced() as walk:
             result = await client.call_tool("execute_program", {"code": PROGRAM})
