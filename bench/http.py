@@ -1,4 +1,4 @@
-"""What the HTTP door costs: `python -m bench.http`.
+"""What the HTTP interface costs: `python -m bench.http`.
 
 A `toolfold serve` of its own on loopback, with SQLite, and a client that writes HTTP by hand, so that the
 figures are the server's. One execution with many rounds, one after another; 50 clients with 20 rounds
@@ -187,7 +187,7 @@ async def measure(port: int, server: int, replicas: dict[str, dict[str, float]] 
     ]
     record.write(
         record.FOLDER / "http.json",
-        title="The HTTP door",
+        title="The HTTP interface",
         command="make bench NAME=http",
         cases={
             "continuation": record.case("one continuation, p50", "ms", {"toolfold": trip}),

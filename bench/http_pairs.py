@@ -1,4 +1,4 @@
-"""The HTTP door of this tree beside an older commit's, in pairs: `python -m bench.http_pairs COMMIT`.
+"""The HTTP interface of this tree beside an older commit's, in pairs: `python -m bench.http_pairs COMMIT`.
 
 Both servers run at the same time, each with a SQLite ledger of its own, and take turns. What a pair and its interval
 are is in `bench.pairs`. Both are started anew for each block of pairs.

@@ -86,7 +86,7 @@ async def mcp(_: Path, pause_seconds: float = 0.0) -> int:
     async def slow(progress: float, total: float | None, message: str | None) -> None:  # noqa: ARG001
         await asyncio.sleep(pause_seconds)
 
-    async with McpServer(runtime, Offer(runtime)) as door, Client(door.server) as client:
+    async with McpServer(runtime, Offer(runtime)) as mcp_server, Client(mcp_server.server) as client:
         return await growth(lambda: client.call_tool("execute_program", {"code": PROGRAM}, progress_callback=slow))
 
 

@@ -20,8 +20,10 @@ def savings(document: Mapping[str, Any]) -> str:
     parts.append(f"**Tasks in which a program loses**, of {document['tasks']}\n\n{_losses(document)}")
     parts.append(f"**Single turns, by the number of calls in them**\n\n{_turns(document)}")
     parts.append(f"**Examples**\n\n{_examples(document)}")
-    if "doors" in document:
-        parts.append(f"**What each door sends before a task**, the mean over all\n\n{_doors(document['doors'])}")
+    if "interfaces" in document:
+        parts.append(
+            f"**What each interface sends before a task**, the mean over all\n\n{_interfaces(document['interfaces'])}"
+        )
         parts.append(f"**Targets**\n\n{_targets(document['targets'])}")
     return "\n\n".join(parts)
 
@@ -52,7 +54,7 @@ def _losses(document: Mapping[str, Any]) -> str:
     return table(["", *(pair.replace(" / ", "<br>to ") for pair in pairs)], rows)
 
 
-def _doors(means: Mapping[str, float]) -> str:
+def _interfaces(means: Mapping[str, float]) -> str:
     base = next(iter(means.values()))
     rows = [[name, number(tokens), f"{tokens / base:.2f} ×"] for name, tokens in means.items()]
     return table(["", "tokens", "to the JSON definitions"], rows)

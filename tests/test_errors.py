@@ -34,7 +34,7 @@ def test_every_error_of_the_package_is_written_in_one_module_and_named_in_its_do
     "table",
     ["interfaces.cli.process", "interfaces.http.render", "interfaces.mcp.render", "interfaces.pydantic_ai.render"],
 )
-def test_a_door_says_of_every_class_what_becomes_of_it_and_of_no_other(table: str) -> None:
+def test_an_interface_says_of_every_class_what_becomes_of_it_and_of_no_other(table: str) -> None:
     of_error = importlib.import_module(f"toolfold.{table}").OF_ERROR
 
     assert set(of_error) == every_class()

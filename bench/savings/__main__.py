@@ -17,7 +17,7 @@ from rich.console import Console
 
 import toolfold
 from bench import record
-from bench.savings import bfcl, doors, show, targets
+from bench.savings import bfcl, interfaces, show, targets
 from bench.savings.counting import Assumed, Counted, Openings, counted
 from bench.savings.examples import examples
 from bench.savings.replay import WAYS, Differs, Unfit, replay
@@ -51,9 +51,9 @@ async def _main(count: Count, counting: str, assumed: Assumed, options: argparse
     show.show_losses(console, public, assumed)
     show.show_turns(console, public, assumed)
     show.show_examples(console, own, assumed)
-    by_door = await doors.by_door([task for task, _ in public], count)
-    doors.show_doors(console, by_door)
-    judged = targets.judged(groups, {task.name: figures for task, figures in own}, by_door, assumed)
+    by_interface = await interfaces.by_interface([task for task, _ in public], count)
+    interfaces.show_interfaces(console, by_interface)
+    judged = targets.judged(groups, {task.name: figures for task, figures in own}, by_interface, assumed)
     targets.show_targets(console, judged)
     every = {**groups, **{task.name: [(task, figures)] for task, figures in own}}
     notes = [
@@ -68,7 +68,7 @@ async def _main(count: Count, counting: str, assumed: Assumed, options: argparse
     record.write(
         options.json, title="What programs save", command="make bench NAME=savings", notes=[*notes, *wrong],
         cases=show.cases(every, assumed), losses=show.losses(public, assumed), turns=show.turn_table(public, assumed),
-        doors=by_door, targets=[(name, figure, limit, is_met) for name, figure, limit, is_met in judged],
+        interfaces=by_interface, targets=[(name, figure, limit, is_met) for name, figure, limit, is_met in judged],
         tasks=len(public), examples=[task.name for task, _ in own], groups=list(groups),
         counts={task.name: len(task.turns[0].calls) for task, _ in own},
     )  # fmt: skip

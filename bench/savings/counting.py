@@ -105,7 +105,7 @@ def _conversation(start: int, turns: Iterable[tuple[str, Sequence[Step]]], count
 
 
 class Openings:
-    """Tokens that every request of a way carries: definitions, and what the MCP door says. Each door is read once."""
+    """Tokens in every request of a way: definitions, and what the MCP interface says. Each interface is read once."""
 
     def __init__(self, count: Count) -> None:
         self._count = count
@@ -117,15 +117,15 @@ class Openings:
         specs = [replace(spec, output_schema=None) for spec in task.specs] if way == PROGRAM_UNTYPED else task.specs
         if not is_program:
             direct = self.tokens(openings.direct(specs))
-            return direct + (await self._door((), "contract", is_contract=True) if way == MIXED else 0)
+            return direct + (await self._interface((), "contract", is_contract=True) if way == MIXED else 0)
         # Where tools are found by searching, the client is one that shows little.
-        return await self._door(specs, way, max_characters=None if task.finds else openings.SHOWS_ALL)
+        return await self._interface(specs, way, max_characters=None if task.finds else openings.SHOWS_ALL)
 
     def tokens(self, texts: Iterable[str]) -> int:
         """Of several texts."""
         return sum(map(self._count, texts))
 
-    async def _door(self, specs: Sequence[ToolSpec], way: str, **options: Any) -> int:
+    async def _interface(self, specs: Sequence[ToolSpec], way: str, **options: Any) -> int:
         key = (way == PROGRAM_UNTYPED, *sorted(options.items()), *(spec.name for spec in specs))
         if key not in self._known:
             self._known[key] = self.tokens(await openings.mcp(specs, **options))

@@ -1,4 +1,4 @@
-"""What each door sends before the first word of a task: read from the door itself, as its client reads it."""
+"""What each interface sends before the first word of a task: read from the interface itself, as its client reads it."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -22,7 +22,7 @@ from toolfold.tools.tool import Tool
 SHOWS_ALL = 1_000_000
 """Characters: of a client that cuts nothing."""
 NO_ROOM = 1
-"""The same of one that shows nothing: all that the door still says is its fixed text."""
+"""The same of one that shows nothing: all that the interface still says is its fixed text."""
 MANY = (ToolSpec(name="tool", python_name="tool"),)
 CLAUDE_CODE = types.Implementation(name="claude-code", version="2.1.325")
 
@@ -34,11 +34,14 @@ def direct(specs: Sequence[ToolSpec]) -> list[str]:
 
 
 async def mcp(specs: Sequence[ToolSpec], *, max_characters: int | None = None, is_contract: bool = False) -> list[str]:
-    """Instructions and tools of the MCP door, for a client that shows so much of a text, or for Claude Code."""
+    """Instructions and tools of the MCP interface, for a client that shows so much of a text, or for Claude Code."""
     runtime, _ = scripted()
     describing = DescriptionWriter(max_characters=max_characters, is_contract=is_contract)
     offer = Offer(runtime, local=[Tool(spec=spec, call=_never) for spec in specs], describing=describing)
-    async with McpServer(runtime, offer) as door, Client(door.server, mode="legacy", client_info=CLAUDE_CODE) as client:
+    async with (
+        McpServer(runtime, offer) as mcp_server,
+        Client(mcp_server.server, mode="legacy", client_info=CLAUDE_CODE) as client,
+    ):
         tools = (await client.list_tools()).tools
         told = client.instructions or ""
     listed = [{"name": one.name, "description": one.description, "input_schema": one.input_schema} for one in tools]
@@ -73,4 +76,4 @@ async def pydantic_ai(specs: Sequence[ToolSpec]) -> list[str]:
 
 # Any: no call is ever made.
 async def _never(_: Any) -> None:
-    raise AssertionError("a door that is only read calls no tool")
+    raise AssertionError("an interface that is only read calls no tool")

@@ -22,7 +22,7 @@ PROGRAM_UNTYPED = "program, no return types"
 MIXED = "program from 3 calls on"
 WAYS = (SEQUENTIAL, PARALLEL, ONE_REQUEST, PROGRAM, PROGRAM_LAST, PROGRAM_UNTYPED, MIXED)
 FEWEST_CALLS = 3
-"""From here on the MCP door's description advises a program."""
+"""From here on the MCP interface's description advises a program."""
 
 Step = list[tuple[str, str]]
 """One request: each call in it as text, with its reply."""

@@ -6,7 +6,7 @@ from typing import NamedTuple
 from rich.console import Console
 from rich.table import Table
 
-from bench.savings import doors, show
+from bench.savings import interfaces, show
 from bench.savings.counting import Assumed, Counted
 from bench.savings.replay import PARALLEL, PROGRAM, PROGRAM_LAST
 from bench.savings.task import Task
@@ -50,9 +50,9 @@ def judged(
     found.append(("tasks of both groups lost in price", lost["price"][pair], MOST_LOST))
     one = own["one small call"][PROGRAM].whole
     found += [
-        ("signatures to JSON definitions", means[doors.SIGNATURES] / means[doors.JSON], SIGNATURES),
-        ("fixed text of the MCP door, tokens", means[doors.FIXED], FIXED_TOKENS),
-        ("the line that explains the form, tokens", means[doors.HEAD], HEAD_TOKENS),
+        ("signatures to JSON definitions", means[interfaces.SIGNATURES] / means[interfaces.JSON], SIGNATURES),
+        ("fixed text of the MCP interface, tokens", means[interfaces.FIXED], FIXED_TOKENS),
+        ("the line that explains the form, tokens", means[interfaces.HEAD], HEAD_TOKENS),
         ("one small call, input tokens a request", one.input / one.requests, ONE_CALL_TOKENS),
     ]
     return [Judged(name, figure, limit, figure <= limit) for name, figure, limit in found]

@@ -21,7 +21,7 @@
   * LedgerFull           one execution wants to keep more than the ledger's limit for one
   * LedgerFailed         the store could not be written or read; what was not acknowledged may be lost
 
-Each door says in one table what becomes of each class, and looks it up with `entry_for`; a test fails when a
+Each interface says in one table what becomes of each class, and looks it up with `entry_for`; a test fails when a
 class is added here and missing there, or written anywhere else.
 """
 
@@ -169,5 +169,5 @@ def install_extra(name: str) -> str:
 
 
 def entry_for(error: ToolfoldError, table: Mapping[type[ToolfoldError], _Entry]) -> _Entry:
-    """What a door's table says of an error; a subclass that somebody else wrote takes its nearest parent's entry."""
+    """What an interface's table says of an error; an unknown subclass takes the entry of its nearest parent."""
     return next(table[kind] for kind in type(error).__mro__ if kind in table)

@@ -81,7 +81,7 @@ class ApprovalDecided(msgspec.Struct, frozen=True):
     approved: bool
     reason: str = ""
     by: str = ""
-    """Who decided, as far as the door knows."""
+    """Who decided, as far as the interface knows."""
     covers: Covers = "call"
     calls: int | None = None
     """These two as in `Decision`."""

@@ -1,4 +1,4 @@
-"""The public names of the gem door; see `toolfold.interfaces.gem`."""
+"""The public names of the gem interface; see `toolfold.interfaces.gem`."""
 
 from toolfold.interfaces.gem.batch import ProgramBatch
 from toolfold.interfaces.gem.local_tools import LocalTools, create_filesystem_tool, create_memory_tool

@@ -1,4 +1,4 @@
-"""The public names of the orchestrator door; see `toolfold.interfaces.orchestrator`."""
+"""The public names of the orchestrator interface; see `toolfold.interfaces.orchestrator`."""
 
 from toolfold.interfaces.orchestrator.definitions import ToolCatalog, ToolDefinition, ToolParameter
 from toolfold.interfaces.orchestrator.executor import ProgrammaticToolExecutor, call_tool

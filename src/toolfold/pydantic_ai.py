@@ -1,4 +1,4 @@
-"""The public names of the Pydantic AI door; see `toolfold.interfaces.pydantic_ai`."""
+"""The public names of the Pydantic AI interface; see `toolfold.interfaces.pydantic_ai`."""
 
 from toolfold.interfaces.pydantic_ai.callers import FunctionToolset
 from toolfold.interfaces.pydantic_ai.config_toolset import ConfigToolset

@@ -1,4 +1,4 @@
-"""Patterns of a config that mean no tool, as each door that reads a config tells of them."""
+"""Patterns of a config that mean no tool, as each interface that reads a config tells of them."""
 
 from pathlib import Path
 
@@ -38,13 +38,13 @@ async def mcp(config: Config) -> None:
     create_mcp_server(config)
 
 
-@pytest.mark.parametrize("door", [http, mcp])
-async def test_a_door_warns_of_each_pattern_that_matches_no_tool(
-    door, tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("interface", [http, mcp])
+async def test_an_interface_warns_of_each_pattern_that_matches_no_tool(
+    interface, tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     Path("toolfold.yaml").write_text(TEXT)
 
-    await door(load_config(Path("toolfold.yaml")))
+    await interface(load_config(Path("toolfold.yaml")))
 
     assert [record.message for record in caplog.records if record.name == "toolfold.config.build"] == LINES

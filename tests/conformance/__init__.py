@@ -1,1 +1,1 @@
-"""The official conformance suite against the door's own stack: `make test NAME=conformance`."""
+"""The official conformance suite against the interface's own stack: `make test NAME=conformance`."""

@@ -1,7 +1,7 @@
-"""What the conformance suite expects a server to have, added to the door: tools, resources, prompts.
+"""What the conformance suite expects a server to have, added to the interface: tools, resources, prompts.
 
 The transport, the middleware, the handshake, the listening and everything `execute_program` needs
-are the door's own; only the handlers here are made for the suite, which names them.
+are the interface's own; only the handlers here are made for the suite, which names them.
 """
 
 import asyncio
@@ -374,9 +374,9 @@ async def nothing(context: Context, params: Any) -> types.EmptyResult:
     return types.EmptyResult()
 
 
-def add_fixtures(door: McpServer) -> None:
-    """Before the door's own handlers, which keep what is theirs."""
-    server = door.server
+def add_fixtures(mcp_server: McpServer) -> None:
+    """Before the interface's own handlers, which keep what is theirs."""
+    server = mcp_server.server
     own_list, own_call = server.get_request_handler("tools/list"), server.get_request_handler("tools/call")
     own_read = server.get_request_handler("resources/read")
     assert own_list is not None
@@ -395,13 +395,13 @@ def add_fixtures(door: McpServer) -> None:
 
     async def call_tool(context: Context, params: Params) -> Any:
         if params.name == "test_trigger_tool_change":
-            await door._changes.publish(ToolsListChanged())
+            await mcp_server._changes.publish(ToolsListChanged())
             return said("told")
         if params.name == "test_trigger_prompt_change":
-            await door._changes.publish(PromptsListChanged())
+            await mcp_server._changes.publish(PromptsListChanged())
             return said("told")
         if params.name in long_tools.NAMES:
-            return await long_tools.call(door, context, params)
+            return await long_tools.call(mcp_server, context, params)
         handler = TOOLS.get(params.name)
         return await (own_call.handler(context, params) if handler is None else handler(context, params))
 

@@ -1,6 +1,6 @@
-"""What the suite's scenarios of the tasks extension expect: tools that run a program of the door's, which yields at once.
+"""What the suite's scenarios of the tasks extension expect: tools that run a program of the interface's, which yields at once.
 
-The tasks are the door's own; only the programs are made for the suite.
+The tasks are the interface's own; only the programs are made for the suite.
 """
 
 from typing import Any
@@ -54,7 +54,7 @@ async def break_down() -> None:
     running._runtime.suspend(running.execution_id)
 
 
-async def call(door: McpServer, context: Context, params: Params) -> Any:
+async def call(mcp_server: McpServer, context: Context, params: Params) -> Any:
     """One of `NAMES`."""
     arguments = params.arguments or {}
     match params.name:
@@ -62,7 +62,7 @@ async def call(door: McpServer, context: Context, params: Params) -> Any:
             return types.CallToolResult(content=[types.TextContent(text=f"Hello, {arguments.get('name')}!")])
         case "slow_compute":
             return await _program(
-                door, context, params, f"await asyncio.sleep({float(arguments['seconds'])})\nprint('ok')"
+                mcp_server, context, params, f"await asyncio.sleep({float(arguments['seconds'])})\nprint('ok')"
             )
         case "failing_job" if not has_tasks(context):
             needed: dict[str, Any] = {"requiredCapabilities": {"extensions": {TASKS: {}}}}
@@ -70,10 +70,10 @@ async def call(door: McpServer, context: Context, params: Params) -> Any:
     # The question comes first, and the answer makes it a task.
     is_first_ask = params.name == "test_tool_with_task" and params.request_state is None
     after = FIRST_ASK if is_first_ask else AT_ONCE
-    return await _program(door, context, params, PROGRAMS[params.name], after)
+    return await _program(mcp_server, context, params, PROGRAMS[params.name], after)
 
 
-async def _program(door: McpServer, context: Context, params: Params, code: str, after: float = AT_ONCE) -> Any:
+async def _program(mcp_server: McpServer, context: Context, params: Params, code: str, after: float = AT_ONCE) -> Any:
     yields = {"yield_after_seconds": after} if has_tasks(context) else {}
     asked = params.model_copy(update={"name": "execute_program", "arguments": {"code": code, **yields}})
-    return await door._call_tool(context, asked)
+    return await mcp_server._call_tool(context, asked)

@@ -1,4 +1,4 @@
-"""The door with the suite's fixtures, on loopback HTTP: `python -m tests.conformance.server PORT`."""
+"""The interface with the suite's fixtures, on loopback HTTP: `python -m tests.conformance.server PORT`."""
 
 import asyncio
 import sys
@@ -16,11 +16,11 @@ from toolfold.sources.functions import as_tool
 async def main() -> None:
     """Serve until a signal comes."""
     runtime = Runtime(entry_name="execute_program")
-    door = McpServer(
+    mcp_server = McpServer(
         runtime, Offer(runtime, local=[as_tool(ask_person), as_tool(break_down)]), clients=Clients(is_alone=False)
     )
-    add_fixtures(door)
-    await serve_http(door, "127.0.0.1", int(sys.argv[1]))
+    add_fixtures(mcp_server)
+    await serve_http(mcp_server, "127.0.0.1", int(sys.argv[1]))
 
 
 if __name__ == "__main__":

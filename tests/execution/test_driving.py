@@ -1,4 +1,4 @@
-"""The loop that every door with pauses shares."""
+"""The loop that every interface with pauses shares."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""What doors learn of executions that they do not hold."""
+"""What interfaces learn of executions that they do not hold."""
 
 from toolfold import Limits, Paused, Reply, Runtime, ToolSpec, tool
 from toolfold.ledger.memory import MemoryLedger

@@ -1,1 +1,1 @@
-"""Attacks on the host itself, through the real doors, with an honest client beside them: `make test NAME=hold`."""
+"""Attacks on the host itself, through the real interfaces, with an honest client beside them: `make test NAME=hold`."""

@@ -1,6 +1,6 @@
-"""Every text that a model reads of a door whatever its tools are: `python -m tests.interfaces.model_texts` writes them anew.
+"""Every text that a model reads of an interface whatever its tools are: `python -m tests.interfaces.model_texts` writes them anew.
 
-They are kept in `model_texts/`, one file for each door, with their tokens on the first line; so a change of a text shows
+They are kept in `model_texts/`, one file for each interface, with their tokens on the first line; so a change of a text shows
 in a diff, with what it costs.
 """
 
@@ -24,7 +24,7 @@ ONE_TOOL = ToolSpec(name="tool", python_name="tool")
 
 
 def texts() -> dict[str, str]:
-    """By door: all of it as one text."""
+    """By interface: all of it as one text."""
     entry = {
         "name": callback.TOOL.name,
         "description": callback.TOOL.description,

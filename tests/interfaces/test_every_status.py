@@ -1,6 +1,6 @@
-"""Every way a program can end, at every door that puts an outcome into words of its own.
+"""Every way a program can end, at every interface that puts an outcome into words of its own.
 
-A status that is added to `Status` fails here until each door has been looked at.
+A status that is added to `Status` fails here until each interface has been looked at.
 """
 
 import json
@@ -150,11 +150,11 @@ EXPECTED: dict[Callable[[Outcome], Any], dict[Status, Any]] = {
 }
 
 
-@pytest.mark.parametrize("door", EXPECTED)
-def test_every_status_has_its_words(door: Callable[[Outcome], Any]) -> None:
-    assert set(PROBLEMS) == set(get_args(Status)), "decide for each door below"
+@pytest.mark.parametrize("interface", EXPECTED)
+def test_every_status_has_its_words(interface: Callable[[Outcome], Any]) -> None:
+    assert set(PROBLEMS) == set(get_args(Status)), "decide for each interface below"
 
-    assert {status: door(outcome_of(status)) for status in PROBLEMS} == EXPECTED[door]
+    assert {status: interface(outcome_of(status)) for status in PROBLEMS} == EXPECTED[interface]
 
 
 def static(name: str) -> str:

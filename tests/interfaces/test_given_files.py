@@ -1,4 +1,4 @@
-"""Files that a door gives to every program: its prompt has a line for each, and programs read them."""
+"""Files that an interface gives to every program: its prompt has a line for each, and programs read them."""
 
 import json
 import sys

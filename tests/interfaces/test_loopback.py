@@ -1,4 +1,4 @@
-"""What counts as this machine, for every door that listens."""
+"""What counts as this machine, for every interface that listens."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""One `toolfold.yaml` with two servers, an API, a command and a module: the same tools and policy at every door."""
+"""One `toolfold.yaml` with two servers, an API, a command and a module: the same tools and policy at every interface."""
 
 import ast
 import asyncio
@@ -52,7 +52,7 @@ async def told(call):
     try:
         return json.dumps(await call())
     except Exception as error:
-        # The door's own name for a program is all that differs.
+        # The interface's own name for a program is all that differs.
         return f"{error}".partition(" in ")[0]
 
 # What is blocked stays known where its call says so, and aliases that are no identifiers are for direct calls.
@@ -119,7 +119,7 @@ async def at_run(path, text):
 
 async def at_mcp(path, text):
     config = load_config(path)
-    async with create_mcp_server(config, modules=_modules(config)) as door, Client(door.server) as client:
+    async with create_mcp_server(config, modules=_modules(config)) as mcp_server, Client(mcp_server.server) as client:
         return texts(await run(client, text))[0]
 
 
@@ -153,20 +153,20 @@ def _modules(config):
     return [tool for tool in config_tools(config) if tool.spec.source.startswith("function")]
 
 
-DOORS = {"run": at_run, "mcp": at_mcp, "serve": at_serve, "library": at_library, "pydantic ai": at_pydantic_ai}
+INTERFACES = {"run": at_run, "mcp": at_mcp, "serve": at_serve, "library": at_library, "pydantic ai": at_pydantic_ai}
 
 
 def printed(text):
-    """What the program printed, out of what the door says around it."""
+    """What the program printed, out of what the interface says around it."""
     [line] = [line for line in text.splitlines() if line.startswith("(")] or [text]
     return ast.literal_eval(line) if line.startswith("(") else text
 
 
 @pytest.mark.long
-async def test_one_config_gives_the_same_tools_names_and_policy_at_every_door(config_file):
-    seen = {name: printed(await door(config_file, PROGRAM)) for name, door in DOORS.items()}
+async def test_one_config_gives_the_same_tools_names_and_policy_at_every_interface(config_file):
+    seen = {name: printed(await interface(config_file, PROGRAM)) for name, interface in INTERFACES.items()}
 
-    assert seen == dict.fromkeys(DOORS, (SEEN, SAID))
+    assert seen == dict.fromkeys(INTERFACES, (SEEN, SAID))
 
 
 async def test_an_agent_calls_the_configs_tools_directly_and_is_asked_where_the_config_asks(config_file):
@@ -192,7 +192,7 @@ async def test_an_agent_calls_the_configs_tools_directly_and_is_asked_where_the_
 
 
 @pytest.mark.long
-async def test_what_the_config_blocks_is_called_at_no_door(config_file):
-    said = {name: (await door(config_file, BLOCKED)).count("refused") for name, door in DOORS.items()}
+async def test_what_the_config_blocks_is_called_at_no_interface(config_file):
+    said = {name: (await interface(config_file, BLOCKED)).count("refused") for name, interface in INTERFACES.items()}
 
-    assert said == dict.fromkeys(DOORS, 2)
+    assert said == dict.fromkeys(INTERFACES, 2)

@@ -32,7 +32,7 @@ def test_its_mistakes_are_told_as_without_the_margin() -> None:
     )
 
 
-async def test_it_runs_through_every_door() -> None:
+async def test_it_runs_through_every_interface() -> None:
     async with Runtime() as runtime:
         outcome = await runtime.run("\n    total = 0\n    for n in range(3):\n        total += n\n    print(total)\n  ")
 

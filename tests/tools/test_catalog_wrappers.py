@@ -118,7 +118,7 @@ def test_allowed_callers_are_understood_as_others_spell_them(value: object, mean
     assert parse_allowed_callers(value) == meaning
 
 
-def test_without_a_word_the_default_of_the_door_holds() -> None:
+def test_without_a_word_the_default_of_the_interface_holds() -> None:
     assert parse_allowed_callers(None, default="direct") == "direct"
 
 

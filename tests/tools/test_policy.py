@@ -25,11 +25,11 @@ async def test_a_blocked_tool_is_refused_with_the_entrys_name() -> None:
     call = Planned("gone")
     router = router_of(made(call, DELETE), policy=Policy(block=["*delete*"]))
 
-    in_a_door = await serve_in(CallContext(entry_name="execute_program"), router, DELETE)
+    in_interface = await serve_in(CallContext(entry_name="execute_program"), router, DELETE)
     elsewhere = await serve(router, DELETE)
     directly = await serve(router, DELETE, caller="direct")
 
-    assert in_a_door.error == "'mcp__internal_apis__delete_resource' is not available in execute_program"
+    assert in_interface.error == "'mcp__internal_apis__delete_resource' is not available in execute_program"
     assert elsewhere.error == "'mcp__internal_apis__delete_resource' is not available in a program"
     assert directly.error == "'mcp__internal_apis__delete_resource' is not available in direct calls"
     assert call.calls == 0

@@ -1,4 +1,4 @@
-"""`toolfold.yaml`: one file for every door. Only doors read it; nothing below them knows that it exists."""
+"""`toolfold.yaml`: one file for every interface. Only interfaces read it; nothing below them knows that it exists."""
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final

@@ -1,4 +1,4 @@
-"""Builders from a `Config`: runtime options, tools, the ledger, the embedder; one place, so all doors agree."""
+"""Builders from a `Config`: runtime options, tools, the ledger, the embedder; one place, so all interfaces agree."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def module_sources(config: Config) -> list[str]:
 
 
 def declared_tools(config: Config) -> list[Tool]:
-    """All tools that the file itself describes: commands, folders, APIs and `fetch`; `modules` are loaded by doors.
+    """All tools that the file itself describes: commands, folders, APIs and `fetch`; interfaces load `modules`.
 
     Raises:
         UsageError: one cannot work; with its line.

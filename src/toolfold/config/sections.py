@@ -308,7 +308,7 @@ class LibrarySetConfig(Section):
 
 
 # ----------------------------------------------------------------------------------------------------
-# What `toolfold.yaml` may say of the HTTP door and of the MCP door.
+# What `toolfold.yaml` may say of the HTTP interface and of the MCP interface.
 
 OPEN_TENANT: Final = "local"
 
@@ -373,7 +373,7 @@ Keys = Annotated[
 
 
 class HttpConfig(Section):
-    """The HTTP door; see `docs/http.md`."""
+    """The HTTP interface; see `docs/http.md`."""
 
     host: Text = "127.0.0.1"
     """The address to listen on; any address other than loopback needs keys."""

@@ -67,7 +67,7 @@ def known_engine(name: str) -> str:
 
 
 def process_options(name: str, **options: Any) -> dict[str, Any]:
-    """Options of the process engine, for doors with settings of their own for them; other engines get none of them.
+    """Options of the process engine, for interfaces with their own settings for them; other engines get none of them.
 
     Nodes of a cluster run the process engine, with those that mean the same on any machine.
     """

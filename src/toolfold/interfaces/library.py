@@ -90,9 +90,9 @@ def config_tools(config: Config) -> list[Tool]:
 
 
 # ----------------------------------------------------------------------------------------------------
-# A runtime whose programs also call the MCP servers of a config, for doors that have no client to ask.
+# A runtime whose programs also call the MCP servers of a config, for interfaces that have no client to ask.
 #
-# The MCP door has its own (`interfaces.mcp.offer`), for it tells its client of each change; the names are the same.
+# The MCP interface has its own (`interfaces.mcp.offer`), which tells its client of changes; the names are the same.
 
 _log: Final = logging.getLogger(__name__)
 CONNECT_SECONDS: Final = 30.0
@@ -109,7 +109,7 @@ def open_runtime(
     make: Callable[..., Runtime] = Runtime,
     **options: Any,
 ) -> Runtime:
-    """The runtime of a door: with the servers of the config, if it has any that someone may call.
+    """The runtime of an interface: with the servers of the config, if it has any that someone may call.
 
     Args:
         config: Its `servers` and `policies`.

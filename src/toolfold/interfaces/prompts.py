@@ -37,11 +37,11 @@ def tools_text(
 
 
 # ----------------------------------------------------------------------------------------------------
-# What a model reads beside a program's output, so that its next program works: one set of sentences for all doors.
+# What a model reads beside a program's output, so that its next program works: one set of sentences for all interfaces.
 
 
 def lessons(outcome: Outcome) -> Iterator[str]:
-    """Each is a part of its own, after the text that the door promises."""
+    """Each is a part of its own, after the text that the interface promises."""
     if outcome.stdout_cut_bytes:
         yield _rest_of_the_output(outcome)
     if outcome.shapes:

@@ -36,7 +36,7 @@ DATA_MODULES: Final = frozenset({"numpy", "pandas", "matplotlib", "plotly"})
 SCIENCE_MODULES: Final = frozenset({"scipy", "sklearn", "seaborn", "statsmodels"})
 """Importing one of these is quick in the library set `science` only."""
 
-# The guest's, for the doors, which know nothing of the guest.
+# The guest's, for the interfaces, which know nothing of the guest.
 GUEST_NAMES: Final = shared_names.GUEST_NAMES
 ANY_TOOL: Final = shared_names.ANY_TOOL
 

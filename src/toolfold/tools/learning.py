@@ -127,7 +127,7 @@ class Learning:
         store: Where it is kept beyond this process; `None` keeps it here alone.
         is_on: Else nothing is learned, and nothing that was is told.
         embedder: Of the indexes that it gives.
-        is_shared: All tenants are one, where a door has other uses for their names.
+        is_shared: All tenants are one, where an interface has other uses for their names.
     """
 
     def __init__(

@@ -60,7 +60,7 @@ def _callers(word: object) -> tuple[AllowedCallers, ...]:
 # ----------------------------------------------------------------------------------------------------
 # Whose call it is: what a step on the router's path may know of the execution around a call.
 #
-# Plain data and callables; made by the execution or a door, read by the wrappers.
+# Plain data and callables; made by the execution or an interface, read by the wrappers.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,7 +114,7 @@ class CallContext(msgspec.Struct, frozen=True, kw_only=True):
     tenant: str = ""
     """Replies are never remembered across tenants."""
     entry_name: str = ""
-    """What the door calls its way in, for messages: `execute_program`."""
+    """What the interface calls its way in, for messages: `execute_program`."""
     approve: Approve | None = None
     spent: Spent = msgspec.field(default_factory=Spent)
     idempotency_key: str | None = None

@@ -179,7 +179,7 @@ def test_a_stuck_executor_does_not_keep_python_from_ending(tmp_path: Path) -> No
     assert (done.returncode, done.stdout, done.stderr) == (0, "called\n", "")
 
 
-def test_importing_the_door_needs_no_gem() -> None:
+def test_importing_the_interface_needs_no_gem() -> None:
     source = Path(__file__).parents[3] / "src"
     text = "import sys, toolfold.gem; print('gem' in sys.modules, toolfold.gem.ProgrammaticToolCallingTool.name)"
 

@@ -1,4 +1,4 @@
-"""Both halves of a conversation with the door, as LibreChat's client has it."""
+"""Both halves of a conversation with the interface, as LibreChat's client has it."""
 
 import asyncio
 from collections.abc import Callable, Mapping

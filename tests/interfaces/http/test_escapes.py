@@ -1,4 +1,4 @@
-"""Attacks of `tests/escapes`, sent by a tenant over HTTP: held, as without this door; the server goes on for others.
+"""Attacks of `tests/escapes`, sent by a tenant over HTTP: held, as without this interface; the server goes on for others.
 
 `tests/test_escapes.py` shows that each reaches its aim where what stops it is off.
 """

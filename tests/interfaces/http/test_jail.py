@@ -1,4 +1,4 @@
-"""Isolation holds through this door, too; the attacks themselves are in `tests/escapes`."""
+"""Isolation holds through this interface, too; the attacks themselves are in `tests/escapes`."""
 
 import httpx
 

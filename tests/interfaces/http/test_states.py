@@ -68,7 +68,7 @@ class Model:
     """Since a restart the newest token was shown, though not taken: the one before it may be forgotten."""
 
 
-class Door(RuleBasedStateMachine):
+class ServerMachine(RuleBasedStateMachine):
     """A server on SQLite, its clients, and the time."""
 
     loop: Loop
@@ -201,14 +201,14 @@ class Door(RuleBasedStateMachine):
         self._stack = AsyncExitStack()
         ledger = open_ledger(str(self.folder / "ledger.sqlite"))
         self._stack.push_async_callback(ledger.close)
-        door = inside(
+        server = inside(
             Settings(keys=KEYS, token_key=b"k" * 32, starts_per_minute=100_000, refusals_per_second=1e9),
             self.folder / "files",
             ledger=ledger,
             engine=Lasting(self.engine),
             clock=self._now,
         )
-        self.client = await self._stack.enter_async_context(door)
+        self.client = await self._stack.enter_async_context(server)
 
     def _metric(self, name: str) -> int:
         return self.loop.run_until_complete(metric(self.client, name))
@@ -227,11 +227,11 @@ class Door(RuleBasedStateMachine):
 
 @pytest.mark.long
 def test_any_order_of_requests_keeps_to_the_model() -> None:
-    Door.loop, Door.engine = Loop(), ProcessEngine()
-    Door.loop.run_until_complete(Door.engine.__aenter__())
+    ServerMachine.loop, ServerMachine.engine = Loop(), ProcessEngine()
+    ServerMachine.loop.run_until_complete(ServerMachine.engine.__aenter__())
     try:
         run_state_machine_as_test(
-            Door,
+            ServerMachine,
             settings=settings(
                 max_examples=25,
                 stateful_step_count=30,
@@ -244,5 +244,5 @@ def test_any_order_of_requests_keeps_to_the_model() -> None:
             ),
         )
     finally:
-        Door.loop.run_until_complete(Door.engine.__aexit__())
-        Door.loop.close()
+        ServerMachine.loop.run_until_complete(ServerMachine.engine.__aexit__())
+        ServerMachine.loop.close()

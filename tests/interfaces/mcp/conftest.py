@@ -1,4 +1,4 @@
-"""A door with a bridge that is made up, and a client in the same process, in either era."""
+"""An interface with a bridge that is made up, and a client in the same process, in either era."""
 
 import asyncio
 import contextlib
@@ -29,7 +29,7 @@ ERAS = ("legacy", "auto")
 
 @dataclass
 class Server:
-    """One made-up server: its status as the door sees it."""
+    """One made-up server: its status as the interface sees it."""
 
     name: str
     state: str = "ready"
@@ -39,7 +39,7 @@ class Server:
 
 @dataclass
 class FakeBridge:
-    """What the real bridge does for a door, without a server behind it."""
+    """What the real bridge does for an interface, without a server behind it."""
 
     servers: dict[str, Server] = field(default_factory=dict)
     known: list[Tool] = field(default_factory=list)
@@ -88,8 +88,8 @@ def bridged(server: str, name: str, call: Callable[..., Any] | None = None, **fi
 
 
 @pytest.fixture
-def open_door():
-    """Opens a door on the default engine, and gives a client of it."""
+def open_client():
+    """Opens an interface on the default engine, and gives a client of it."""
 
     @asynccontextmanager
     async def opened(
@@ -109,10 +109,10 @@ def open_door():
             return bridge
 
         connecting = connect if bridge else None
-        door = McpServer(runtime, offer, limits=limits, connect=connecting, yielding=yielding, holds=holds)
-        async with door, Client(door.server, mode=mode, **client) as found:
+        mcp_server = McpServer(runtime, offer, limits=limits, connect=connecting, yielding=yielding, holds=holds)
+        async with mcp_server, Client(mcp_server.server, mode=mode, **client) as found:
             yield found
-        assert door._clients.programs == {}
+        assert mcp_server._clients.programs == {}
 
     return opened
 

@@ -66,8 +66,8 @@ async def test_a_client_that_cancels_decides_nothing_and_the_console_does(
     async def cancel(_: Any, params: types.ElicitRequestFormParams) -> types.ElicitResult:
         return types.ElicitResult(action="cancel")
 
-    door = create_mcp_server(config_of(tmp_path), modules=[as_tool(pay)])
-    async with door, Client(door.server, mode=era, elicitation_callback=cancel) as client:
+    mcp_server = create_mcp_server(config_of(tmp_path), modules=[as_tool(pay)])
+    async with mcp_server, Client(mcp_server.server, mode=era, elicitation_callback=cancel) as client:
         running = asyncio.create_task(run(client, CODE))
         counted = await decide(console, Decision(approved=True, by="console"))
         said = texts(await running)
@@ -89,8 +89,8 @@ async def test_an_answer_of_the_client_counts_and_one_of_the_console_after_it_do
     async def reply(_: Any, params: types.ElicitRequestFormParams) -> types.ElicitResult:
         return answer
 
-    door = create_mcp_server(config_of(tmp_path), modules=[as_tool(pay)])
-    async with door, Client(door.server, mode=era, elicitation_callback=reply) as client:
+    mcp_server = create_mcp_server(config_of(tmp_path), modules=[as_tool(pay)])
+    async with mcp_server, Client(mcp_server.server, mode=era, elicitation_callback=reply) as client:
         result = await run(client, CODE)
         while not (ended := await console.search(ExecutionFilter(state="ended"))):
             await asyncio.sleep(0.01)
@@ -113,8 +113,8 @@ async def test_a_client_whose_user_is_away_does_not_hold_up_the_console(tmp_path
             withdrawn.set()
         raise AssertionError("nobody answers")
 
-    door = create_mcp_server(config_of(tmp_path), modules=[as_tool(pay)])
-    async with door, Client(door.server, mode="legacy", elicitation_callback=never) as client:
+    mcp_server = create_mcp_server(config_of(tmp_path), modules=[as_tool(pay)])
+    async with mcp_server, Client(mcp_server.server, mode="legacy", elicitation_callback=never) as client:
         running = asyncio.create_task(run(client, CODE))
         await decide(console, Decision(approved=True))
         said = texts(await running)
@@ -123,8 +123,8 @@ async def test_a_client_whose_user_is_away_does_not_hold_up_the_console(tmp_path
 
 
 async def test_a_client_that_cannot_ask_leaves_it_to_the_console_for_as_long_as_the_config_says(tmp_path: Path) -> None:
-    door = create_mcp_server(config_of(tmp_path, approvals_wait="0.05s"), modules=[as_tool(pay)])
-    async with door, Client(door.server, mode="legacy") as client:
+    mcp_server = create_mcp_server(config_of(tmp_path, approvals_wait="0.05s"), modules=[as_tool(pay)])
+    async with mcp_server, Client(mcp_server.server, mode="legacy") as client:
         said = texts(await run(client, CODE))
 
     assert said == ["[Script executed successfully]\n'pay' was denied: nobody answered within 0.05 s\n"]

@@ -1,4 +1,4 @@
-"""The door over the real bridge: questions of bridged servers in all four mixes of eras, progress, roots, callback."""
+"""The interface over the real bridge: questions of bridged servers in all four mixes of eras, progress, roots, callback."""
 
 import os
 import sys
@@ -19,8 +19,8 @@ SERVERS = Path(__file__).parents[2] / "sources" / "mcp"
 
 @asynccontextmanager
 async def opened(config: str, mode: str, *, callback: bool = False, **client):
-    door = create_mcp_server(parse_config(f"{config}\nledger: {{where: memory}}\n"), callback=callback)
-    async with door, Client(door.server, mode=mode, **client) as found:
+    mcp_server = create_mcp_server(parse_config(f"{config}\nledger: {{where: memory}}\n"), callback=callback)
+    async with mcp_server, Client(mcp_server.server, mode=mode, **client) as found:
         yield found
 
 

@@ -58,10 +58,10 @@ def signatures(described: str | None, prefix: str = "mcp__") -> list[str]:
 @pytest.mark.parametrize("mode", ERAS)
 @pytest.mark.parametrize("bridge", [like_server_filesystem, like_eight_servers])
 @pytest.mark.parametrize("cap", CAPS, ids=lambda cap: f"{cap.client} {cap.first}")
-async def test_no_client_in_the_table_ever_cuts_a_text(open_door, mode, bridge, cap) -> None:
+async def test_no_client_in_the_table_ever_cuts_a_text(open_client, mode, bridge, cap) -> None:
     version = ".".join(map(str, cap.first))
     client_info = types.Implementation(name=cap.client, version=version)
-    async with open_door(bridge=bridge(), mode=mode, client_info=client_info) as client:
+    async with open_client(bridge=bridge(), mode=mode, client_info=client_info) as client:
         tools = (await client.list_tools()).tools
         told = client.instructions if hasattr(client, "instructions") else INSTRUCTIONS
 
@@ -85,9 +85,9 @@ def test_what_a_client_keeps_is_known_by_its_name_and_version(client, version, k
     assert description_limit(client, version) == kept
 
 
-async def test_fourteen_tools_with_long_words_all_have_their_signature(open_door) -> None:
+async def test_fourteen_tools_with_long_words_all_have_their_signature(open_client) -> None:
     client_info = types.Implementation(name="claude-code", version="2.1.325")
-    async with open_door(bridge=like_server_filesystem(), client_info=client_info) as client:
+    async with open_client(bridge=like_server_filesystem(), client_info=client_info) as client:
         tools = (await client.list_tools()).tools
 
     assert [tool.name for tool in tools] == ["execute_program"]
@@ -95,11 +95,11 @@ async def test_fourteen_tools_with_long_words_all_have_their_signature(open_door
     assert (tools[0].description or "").count(" -> {content: str}\n") == 14
 
 
-async def test_a_config_tells_of_a_client_that_shows_more_or_less(open_door) -> None:
+async def test_a_config_tells_of_a_client_that_shows_more_or_less(open_client) -> None:
     shown = {}
     for characters in (1_500, 40_000):
         describing = DescriptionWriter(max_characters=characters)
-        async with open_door(bridge=like_eight_servers(), describing=describing) as client:
+        async with open_client(bridge=like_eight_servers(), describing=describing) as client:
             shown[characters] = (await client.list_tools()).tools
 
     assert [len(tools) for tools in shown.values()] == [2, 1]
@@ -108,9 +108,9 @@ async def test_a_config_tells_of_a_client_that_shows_more_or_less(open_door) -> 
 
 
 @pytest.mark.parametrize("tools", [60, 300, 5000])
-async def test_where_not_even_the_names_fit_nothing_is_cut_and_the_rest_is_counted(open_door, tools) -> None:
+async def test_where_not_even_the_names_fit_nothing_is_cut_and_the_rest_is_counted(open_client, tools) -> None:
     many = [with_schemas("crm", f"read_an_entry_of_the_large_table_number_{at:04}") for at in range(tools)]
-    async with open_door(bridge=FakeBridge({"crm": Server("crm", tools=tools)}, many)) as client:
+    async with open_client(bridge=FakeBridge({"crm": Server("crm", tools=tools)}, many)) as client:
         listed = (await client.list_tools()).tools
 
     described = listed[0].description or ""
@@ -120,8 +120,8 @@ async def test_where_not_even_the_names_fit_nothing_is_cut_and_the_rest_is_count
     assert [tool.name for tool in listed] == ["execute_program", "search_tools"]
 
 
-async def test_many_tools_cost_no_more_than_an_overview_that_names_some_of_each_server(open_door) -> None:
-    async with open_door(bridge=like_eight_servers()) as client:
+async def test_many_tools_cost_no_more_than_an_overview_that_names_some_of_each_server(open_client) -> None:
+    async with open_client(bridge=like_eight_servers()) as client:
         described = (await client.list_tools()).tools[0].description or ""
 
     families = [line.partition("{")[0] for line in described.splitlines() if line.startswith("mcp__")]
@@ -130,23 +130,23 @@ async def test_many_tools_cost_no_more_than_an_overview_that_names_some_of_each_
     assert units(described) <= 2_100
 
 
-async def test_tools_that_programs_used_before_come_first_and_keep_their_signature(open_door) -> None:
+async def test_tools_that_programs_used_before_come_first_and_keep_their_signature(open_client) -> None:
     async def history() -> Past:
         return Past(uses={"mcp__server_7__do_one_thing_12": 3, "mcp__server_5__do_one_thing_0": 1})
 
-    async with open_door(bridge=like_eight_servers(), describing=DescriptionWriter(history=history)) as client:
+    async with open_client(bridge=like_eight_servers(), describing=DescriptionWriter(history=history)) as client:
         described = (await client.list_tools()).tools[0].description or ""
 
     assert signatures(described) == ["mcp__server_7__do_one_thing_12", "mcp__server_5__do_one_thing_0"]
 
 
-async def test_the_order_stays_for_a_client_whatever_its_programs_call(open_door) -> None:
+async def test_the_order_stays_for_a_client_whatever_its_programs_call(open_client) -> None:
     known = [Past(uses={"mcp__files__tool_9": 1}), Past(uses={"mcp__files__tool_3": 1})]
 
     async def history() -> Past:
         return known.pop(0)
 
-    async with open_door(bridge=like_server_filesystem(), describing=DescriptionWriter(history=history)) as client:
+    async with open_client(bridge=like_server_filesystem(), describing=DescriptionWriter(history=history)) as client:
         first = (await client.list_tools()).tools[0].description
         again = (await client.list_tools()).tools[0].description
 
@@ -154,32 +154,32 @@ async def test_the_order_stays_for_a_client_whatever_its_programs_call(open_door
     assert again == first
 
 
-async def test_shapes_that_were_learned_are_in_the_description(open_door) -> None:
+async def test_shapes_that_were_learned_are_in_the_description(open_client) -> None:
     async def history() -> Past:
         shape = {"type": "object", "properties": {"id": {"type": "integer"}}, "required": ["id"]}
         return Past(shapes={"mcp__git__log": shape})
 
     bridge = FakeBridge({"git": Server("git", tools=1)}, [bridged("git", "log")])
-    async with open_door(bridge=bridge, describing=DescriptionWriter(history=history)) as client:
+    async with open_client(bridge=bridge, describing=DescriptionWriter(history=history)) as client:
         described = (await client.list_tools()).tools[0].description or ""
 
     assert described.splitlines()[-1] == "mcp__git__log(...) -> {id: int}  # as seen"
 
 
-async def test_a_history_that_cannot_be_read_costs_only_the_order(open_door, caplog) -> None:
+async def test_a_history_that_cannot_be_read_costs_only_the_order(open_client, caplog) -> None:
     async def history() -> Past:
         raise OSError("disk is gone")
 
-    async with open_door(bridge=like_server_filesystem(), describing=DescriptionWriter(history=history)) as client:
+    async with open_client(bridge=like_server_filesystem(), describing=DescriptionWriter(history=history)) as client:
         described = (await client.list_tools()).tools[0].description
 
     assert signatures(described)[0] == "mcp__files__tool_0"
     assert [one.getMessage() for one in caplog.records] == ["earlier programs could not be read: disk is gone"]
 
 
-async def test_the_contracts_description_is_the_specifications_word_for_word(open_door) -> None:
+async def test_the_contracts_description_is_the_specifications_word_for_word(open_client) -> None:
     describing = DescriptionWriter(is_contract=True)
-    async with open_door(bridge=like_server_filesystem(), describing=describing) as client:
+    async with open_client(bridge=like_server_filesystem(), describing=describing) as client:
         tools = (await client.list_tools()).tools
 
     code = tools[0].input_schema["properties"]["code"]["description"]
@@ -191,9 +191,9 @@ async def test_the_contracts_description_is_the_specifications_word_for_word(ope
 
 @pytest.mark.parametrize("name", ["a-server-with-a-rather-long-name-{}", "🦆🦆🦆🦆🦆🦆🦆🦆🦆🦆{}"])
 @pytest.mark.parametrize("state", ["failed", "ready"])
-async def test_any_number_of_servers_of_any_name_leaves_room_for_tools(open_door, name, state) -> None:
+async def test_any_number_of_servers_of_any_name_leaves_room_for_tools(open_client, name, state) -> None:
     servers = {name.format(at): Server(name.format(at), state, tools=1) for at in range(200)}
-    async with open_door(bridge=FakeBridge(servers, [bridged("files", "read")])) as client:
+    async with open_client(bridge=FakeBridge(servers, [bridged("files", "read")])) as client:
         listed = (await client.list_tools()).tools
 
     described = listed[0].description or ""

@@ -12,14 +12,14 @@ from mcp.client.subscriptions import ResourcesListChanged
 from tests.interfaces.mcp.conftest import ERAS, FakeBridge, Server, bridged, run, texts, until
 from tests.interfaces.mcp.test_http import served
 from toolfold.config import parse_config
-from toolfold.interfaces.mcp.setup import create_mcp_server as door_of
+from toolfold.interfaces.mcp.setup import create_mcp_server
 
 ROOTS_SERVER = Path(__file__).parents[2] / "sources" / "mcp" / "roots_server.py"
 MAKE_A_FILE = "open('a.txt', 'w').write('a')"
 
 
-async def test_a_client_of_the_newer_era_that_listens_is_told_of_a_file(open_door) -> None:
-    async with open_door() as client:
+async def test_a_client_of_the_newer_era_that_listens_is_told_of_a_file(open_client) -> None:
+    async with open_client() as client:
         async with client.listen(resources_list_changed=True) as events:
             await run(client, MAKE_A_FILE)
             event = await anext(aiter(events))
@@ -29,13 +29,13 @@ async def test_a_client_of_the_newer_era_that_listens_is_told_of_a_file(open_doo
     assert listed == ["a.txt"]
 
 
-async def test_a_client_of_the_older_era_is_told_of_a_file(open_door) -> None:
+async def test_a_client_of_the_older_era_is_told_of_a_file(open_client) -> None:
     heard: list[object] = []
 
     async def listen(message: object) -> None:
         heard.append(type(message))
 
-    async with open_door(mode="legacy", message_handler=listen) as client:
+    async with open_client(mode="legacy", message_handler=listen) as client:
         await run(client, "print(1)")
         await run(client, MAKE_A_FILE)
         await until(lambda: bool(heard))
@@ -44,8 +44,8 @@ async def test_a_client_of_the_older_era_is_told_of_a_file(open_door) -> None:
 
 
 @pytest.mark.parametrize("mode", ERAS)
-async def test_what_is_sent_is_declared(open_door, mode) -> None:
-    async with open_door(mode=mode) as client:
+async def test_what_is_sent_is_declared(open_client, mode) -> None:
+    async with open_client(mode=mode) as client:
         able = client.session.server_capabilities
 
     assert able is not None
@@ -104,15 +104,15 @@ async def test_the_clients_folders_are_told_to_a_bridged_server_whenever_it_asks
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     config = f"servers: [{{name: files, command: '{sys.executable}', args: ['{ROOTS_SERVER}', '{asks}']}}]"
-    door = door_of(parse_config(f"{config}\nledger: {{where: memory}}\n"))
-    async with door, Client(door.server, mode=mode, list_roots_callback=folders) as client:
+    mcp_server = create_mcp_server(parse_config(f"{config}\nledger: {{where: memory}}\n"))
+    async with mcp_server, Client(mcp_server.server, mode=mode, list_roots_callback=folders) as client:
         await client.list_tools()
         result = await run(client, "print(await mcp__files__allowed())\nprint(await mcp__files__allowed())")
 
     assert texts(result) == ["[Script executed successfully]\nfile:///work\nfile:///work\n"]
 
 
-async def test_a_client_without_folders_is_not_asked_for_them(open_door) -> None:
+async def test_a_client_without_folders_is_not_asked_for_them(open_client) -> None:
     bridge = FakeBridge({"files": Server("files")})
 
     async def ask() -> str:
@@ -120,7 +120,7 @@ async def test_a_client_without_folders_is_not_asked_for_them(open_door) -> None
         return f"{bridge.outer.has_roots} {list(await bridge.outer.roots())}"
 
     bridge.known.append(bridged("files", "ask", ask))
-    async with open_door(bridge=bridge) as client:
+    async with open_client(bridge=bridge) as client:
         result = await run(client, "print(await mcp__files__ask())")
 
     assert texts(result) == ["[Script executed successfully]\nFalse []\n"]

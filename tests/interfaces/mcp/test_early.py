@@ -59,11 +59,11 @@ def renamed(message: dict[str, Any], number: int) -> bytes:
 
 async def answer_of_the_sdk(request: dict[str, Any]) -> dict[str, Any]:
     runtime, _ = scripted()
-    door = McpServer(runtime, Offer(runtime))
+    mcp_server = McpServer(runtime, Offer(runtime))
     to_server, server_reads = anyio.create_memory_object_stream[SessionMessage | Exception](1)
     server_writes, from_server = anyio.create_memory_object_stream[SessionMessage](1)
-    async with door, anyio.create_task_group() as group:
-        group.start_soon(door.server.run, server_reads, server_writes, door.options())
+    async with mcp_server, anyio.create_task_group() as group:
+        group.start_soon(mcp_server.server.run, server_reads, server_writes, mcp_server.options())
         await to_server.send(SessionMessage(types.jsonrpc_message_adapter.validate_python(request)))
         answer = await from_server.receive()
         await to_server.aclose()

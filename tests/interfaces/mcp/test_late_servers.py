@@ -13,7 +13,7 @@ from tests.interfaces.mcp.conftest import ERAS, FakeBridge, Server, bridged, run
 from tests.sources.mcp.support import until
 from toolfold.config import parse_config
 from toolfold.interfaces.mcp.server import FIRST_LIST_WAIT_SECONDS
-from toolfold.interfaces.mcp.setup import create_mcp_server as door_of
+from toolfold.interfaces.mcp.setup import create_mcp_server
 from toolfold.tools.tool import Tool
 
 GATED = Path(__file__).parents[2] / "sources" / "mcp" / "gated_server.py"
@@ -37,8 +37,8 @@ def late(*coming: Tool, **fields: object) -> LateBridge:
 
 
 @pytest.mark.parametrize("mode", ERAS)
-async def test_search_is_offered_from_the_first_list_on_while_a_server_is_connecting(open_door, mode) -> None:
-    async with open_door(bridge=late(), mode=mode) as client:
+async def test_search_is_offered_from_the_first_list_on_while_a_server_is_connecting(open_client, mode) -> None:
+    async with open_client(bridge=late(), mode=mode) as client:
         tools = (await client.list_tools()).tools
 
     described = tools[0].description or ""
@@ -46,29 +46,29 @@ async def test_search_is_offered_from_the_first_list_on_while_a_server_is_connec
     assert described.splitlines()[-1] == "Still connecting; `search_tools` waits for them: late"
 
 
-async def test_the_search_of_a_client_waits_for_what_is_connecting(open_door) -> None:
-    async with open_door(bridge=late(bridged("late", "send_invoice"))) as client:
+async def test_the_search_of_a_client_waits_for_what_is_connecting(open_client) -> None:
+    async with open_client(bridge=late(bridged("late", "send_invoice"))) as client:
         await client.list_tools()
         found = await client.call_tool("search_tools", {"query": "invoice", "detail": "name"})
 
     assert texts(found) == ["mcp__late__send_invoice: "]
 
 
-async def test_the_search_of_a_program_waits_too_and_what_it_finds_can_be_called(open_door) -> None:
+async def test_the_search_of_a_program_waits_too_and_what_it_finds_can_be_called(open_client) -> None:
     async def send() -> str:
         return "sent"
 
     code = "[found] = await search_tools('invoice')\nprint(found['name'], getattr(tools, found['name'])())"
-    async with open_door(bridge=late(bridged("late", "send_invoice", send))) as client:
+    async with open_client(bridge=late(bridged("late", "send_invoice", send))) as client:
         await client.list_tools()
         result = await run(client, code)
 
     assert texts(result) == ["[Script executed successfully]\nmcp__late__send_invoice sent\n"]
 
 
-async def test_a_search_whose_wait_is_over_says_which_server_is_missing(open_door) -> None:
+async def test_a_search_whose_wait_is_over_says_which_server_is_missing(open_client) -> None:
     code = "try:\n    await search_tools('invoice')\nexcept ToolError as error:\n    print(error)"
-    async with open_door(bridge=late()) as client:
+    async with open_client(bridge=late()) as client:
         found = await client.call_tool("search_tools", {"query": "invoice"})
         result = await run(client, code)
 
@@ -77,11 +77,11 @@ async def test_a_search_whose_wait_is_over_says_which_server_is_missing(open_doo
     assert texts(result) == [f"[Script executed successfully]\n'search_tools' failed: {missing}\n"]
 
 
-async def test_what_is_found_meanwhile_is_told_with_the_server_that_is_missing(open_door) -> None:
+async def test_what_is_found_meanwhile_is_told_with_the_server_that_is_missing(open_client) -> None:
     bridge = late()
     bridge.servers["git"] = Server("git", tools=1)
     bridge.known.append(bridged("git", "log"))
-    async with open_door(bridge=bridge) as client:
+    async with open_client(bridge=bridge) as client:
         found = await client.call_tool("search_tools", {"query": "log", "detail": "name"})
         inside = await run(client, "print([one['name'] for one in await search_tools('log')])")
 
@@ -89,12 +89,12 @@ async def test_what_is_found_meanwhile_is_told_with_the_server_that_is_missing(o
     assert texts(inside) == ["[Script executed successfully]\n['mcp__git__log']\n"]
 
 
-async def test_a_program_can_call_a_tool_from_the_moment_that_its_server_lists_it(open_door) -> None:
+async def test_a_program_can_call_a_tool_from_the_moment_that_its_server_lists_it(open_client) -> None:
     async def send() -> str:
         return "sent"
 
     bridge = late()
-    async with open_door(bridge=bridge) as client:
+    async with open_client(bridge=bridge) as client:
         await run(client, "1")
         bridge.arrive("late", bridged("late", "send_invoice", send))
         result = await run(client, "print(mcp__late__send_invoice())")
@@ -102,10 +102,12 @@ async def test_a_program_can_call_a_tool_from_the_moment_that_its_server_lists_i
     assert texts(result) == ["[Script executed successfully]\nsent\n"]
 
 
-async def test_tools_of_last_time_are_in_the_first_list_which_stays_as_it_is_when_they_are_confirmed(open_door) -> None:
+async def test_tools_of_last_time_are_in_the_first_list_which_stays_as_it_is_when_they_are_confirmed(
+    open_client,
+) -> None:
     bridge = late(tools=1)
     bridge.known.append(bridged("late", "think"))
-    async with open_door(bridge=bridge) as client:
+    async with open_client(bridge=bridge) as client:
         first = (await client.list_tools()).tools
         bridge.arrive("late")
         later = (await client.list_tools()).tools
@@ -127,17 +129,17 @@ async def test_a_client_that_comes_back_knows_a_slow_servers_tools_at_once(tmp_p
     config = parse_config(f"{config}\nledger: {{where: memory}}\n")
 
     gate.touch()
-    door = door_of(config)
-    async with door, Client(door.server, mode=mode) as client:
+    mcp_server = create_mcp_server(config)
+    async with mcp_server, Client(mcp_server.server, mode=mode) as client:
         await run(client, "print(await mcp__slow__echo(text='first'))")
     gate.unlink()
-    door = door_of(config)
-    async with door, Client(door.server, mode=mode) as client:
+    mcp_server = create_mcp_server(config)
+    async with mcp_server, Client(mcp_server.server, mode=mode) as client:
         described = (await client.list_tools()).tools[0].description or ""
         call = asyncio.create_task(run(client, "print(await mcp__slow__echo(text='second'))"))
         gate.touch()
         result = await call
-        await until(lambda: not any(one.state == "connecting" for one in door._offer._statuses()))
+        await until(lambda: not any(one.state == "connecting" for one in mcp_server._offer._statuses()))
 
     assert "\nmcp__slow__echo(" in described
     assert texts(result) == ["[Script executed successfully]\nsecond\n"]

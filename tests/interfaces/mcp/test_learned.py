@@ -25,8 +25,8 @@ async def test_the_next_session_is_told_the_shape_and_the_order_and_a_search_at_
     described = []
     found = []
     for _ in range(2):
-        door = create_mcp_server(config, modules=[as_tool(get_team), as_tool(get_user)])
-        async with door, Client(door.server) as client:
+        mcp_server = create_mcp_server(config, modules=[as_tool(get_team), as_tool(get_user)])
+        async with mcp_server, Client(mcp_server.server) as client:
             described.append((await client.list_tools()).tools[0].description or "")
             await run(client, "await get_user(id=1)\nawait get_user(id=2)")
             found.append(texts(await client.call_tool("search_tools", {"query": "get user"}))[0])

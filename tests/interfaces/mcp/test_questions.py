@@ -32,16 +32,16 @@ def test_the_rounds_that_are_counted_on_are_those_of_the_sdks_own_client() -> No
     assert CLIENT_ROUNDS == DEFAULT_INPUT_REQUIRED_MAX_ROUNDS
 
 
-async def test_after_ten_rounds_a_call_that_needs_a_yes_is_refused_with_the_reason(open_door) -> None:
+async def test_after_ten_rounds_a_call_that_needs_a_yes_is_refused_with_the_reason(open_client) -> None:
     code = "for n in range(11):\n    try:\n        print(await pay(n=n))\n    except ToolError as error:\n        print(error)"
-    async with open_door(pay, policy=Policy(ask=["pay"]), elicitation_callback=say_yes) as client:
+    async with open_client(pay, policy=Policy(ask=["pay"]), elicitation_callback=say_yes) as client:
         result = await run(client, code)
 
     said = "".join(f"{n}\n" for n in range(10))
     assert texts(result) == [f"[Script executed successfully]\n{said}'pay' was denied: {NO_MORE}\n"]
 
 
-async def test_the_tenth_form_says_that_it_is_the_last_and_an_answer_for_the_tool_covers_the_rest(open_door) -> None:
+async def test_the_tenth_form_says_that_it_is_the_last_and_an_answer_for_the_tool_covers_the_rest(open_client) -> None:
     forms: list[types.ElicitRequestFormParams] = []
 
     async def answer(_: Any, params: types.ElicitRequestFormParams) -> types.ElicitResult:
@@ -49,7 +49,7 @@ async def test_the_tenth_form_says_that_it_is_the_last_and_an_answer_for_the_too
         covers = "tool" if "the last question" in params.message else "call"
         return types.ElicitResult(action="accept", content={"approve": True, "covers": covers})
 
-    async with open_door(pay, policy=Policy(ask=["pay"]), elicitation_callback=answer) as client:
+    async with open_client(pay, policy=Policy(ask=["pay"]), elicitation_callback=answer) as client:
         result = await run(client, "print(sum([await pay(n=n) for n in range(40)]))")
 
     assert texts(result) == ["[Script executed successfully]\n780\n"]
@@ -63,10 +63,10 @@ async def test_the_tenth_form_says_that_it_is_the_last_and_an_answer_for_the_too
     assert (schema["properties"]["approve"]["default"], schema["properties"]["covers"]["default"]) == (False, "call")
 
 
-async def test_a_gather_is_asked_in_one_round_and_an_answer_for_some_calls_asks_again_for_the_rest(open_door) -> None:
+async def test_a_gather_is_asked_in_one_round_and_an_answer_for_some_calls_asks_again_for_the_rest(open_client) -> None:
     rounds: list[int] = []
     code = {"code": "print(sum(await asyncio.gather(*(pay(n=n) for n in range(12)))))"}
-    async with open_door(pay, policy=Policy(ask=["pay"]), elicitation_callback=say_yes) as client:
+    async with open_client(pay, policy=Policy(ask=["pay"]), elicitation_callback=say_yes) as client:
         asked = await client.session.call_tool("execute_program", code, allow_input_required=True)
         while isinstance(asked, types.InputRequiredResult):
             keys = list(asked.input_requests or {})
@@ -82,28 +82,28 @@ async def test_a_gather_is_asked_in_one_round_and_an_answer_for_some_calls_asks_
     assert (texts(asked), rounds) == (["[Script executed successfully]\n66\n"], [12, 7, 2])
 
 
-async def test_the_older_era_has_no_rounds_and_no_limit_of_them(open_door) -> None:
-    async with open_door(pay, policy=Policy(ask=["pay"]), mode="legacy", elicitation_callback=say_yes) as client:
+async def test_the_older_era_has_no_rounds_and_no_limit_of_them(open_client) -> None:
+    async with open_client(pay, policy=Policy(ask=["pay"]), mode="legacy", elicitation_callback=say_yes) as client:
         result = await run(client, "print([await pay(n=n) for n in range(12)])")
 
     assert texts(result) == [f"[Script executed successfully]\n{list(range(12))}\n"]
 
 
-async def test_a_server_that_asks_after_ten_rounds_fails_its_call_with_the_reason(open_door) -> None:
+async def test_a_server_that_asks_after_ten_rounds_fails_its_call_with_the_reason(open_client) -> None:
     bridge = FakeBridge({"forms": Server("forms")})
     bridge.known.append(bridged("forms", "ask", asking(bridge)))
-    async with open_door(bridge=bridge, elicitation_callback=say_yes) as client:
+    async with open_client(bridge=bridge, elicitation_callback=say_yes) as client:
         code = "for n in range(11):\n    try:\n        await mcp__forms__ask(n=n)\n    except ToolError as error:\n        print(n, error)"
         result = await run(client, code)
 
     assert texts(result) == [f"[Script executed successfully]\n10 {NO_MORE}\n"]
 
 
-async def test_questions_that_come_one_shortly_after_another_are_asked_in_one_round(open_door) -> None:
+async def test_questions_that_come_one_shortly_after_another_are_asked_in_one_round(open_client) -> None:
     bridge = FakeBridge({"forms": Server("forms")})
     bridge.known.append(bridged("forms", "ask", asking(bridge, seconds_apart=0.002)))
     code = "print(len(await asyncio.gather(*(mcp__forms__ask(n=n) for n in range(12)))))"
-    async with open_door(bridge=bridge, elicitation_callback=say_yes) as client:
+    async with open_client(bridge=bridge, elicitation_callback=say_yes) as client:
         asked = await client.session.call_tool("execute_program", {"code": code}, allow_input_required=True)
         assert isinstance(asked, types.InputRequiredResult)
         result = await answered(client, code, asked)
@@ -112,9 +112,9 @@ async def test_questions_that_come_one_shortly_after_another_are_asked_in_one_ro
     assert texts(result) == ["[Script executed successfully]\n12\n"]
 
 
-async def test_a_session_whose_program_waits_for_an_answer_says_so_to_the_next_one_at_once(open_door) -> None:
+async def test_a_session_whose_program_waits_for_an_answer_says_so_to_the_next_one_at_once(open_client) -> None:
     code = {"code": "print(await pay(n=1))", "session": "work"}
-    async with open_door(pay, policy=Policy(ask=["pay"]), elicitation_callback=say_yes) as client:
+    async with open_client(pay, policy=Policy(ask=["pay"]), elicitation_callback=say_yes) as client:
         asked = await client.session.call_tool("execute_program", code, allow_input_required=True)
         held = await run(client, "print('next')", session="work")
         elsewhere = await run(client, "print('next')", session="other")
@@ -131,14 +131,14 @@ async def test_a_session_whose_program_waits_for_an_answer_says_so_to_the_next_o
     assert texts(result) == ["[Script executed successfully]\n1\n"]
 
 
-async def test_a_program_that_already_waits_for_its_session_is_told_when_the_one_before_it_asks(open_door) -> None:
+async def test_a_program_that_already_waits_for_its_session_is_told_when_the_one_before_it_asks(open_client) -> None:
     go_on = asyncio.Event()
 
     async def think() -> None:
         await go_on.wait()
 
     code = {"code": "await think()\nprint(await pay(n=1))", "session": "work"}
-    async with open_door(pay, think, policy=Policy(ask=["pay"]), elicitation_callback=say_yes) as client:
+    async with open_client(pay, think, policy=Policy(ask=["pay"]), elicitation_callback=say_yes) as client:
         first = asyncio.create_task(client.session.call_tool("execute_program", code, allow_input_required=True))
         second = asyncio.create_task(run(client, "print('next')", session="work"))
         await asyncio.sleep(0)
@@ -151,8 +151,8 @@ async def test_a_program_that_already_waits_for_its_session_is_told_when_the_one
 
 
 @pytest.mark.parametrize("mode", ERAS)
-async def test_programs_of_one_session_still_take_turns_where_nobody_is_asked(open_door, mode) -> None:
-    async with open_door(pay, mode=mode) as client:
+async def test_programs_of_one_session_still_take_turns_where_nobody_is_asked(open_client, mode) -> None:
+    async with open_client(pay, mode=mode) as client:
         results = await asyncio.gather(*(run(client, "print(await pay(n=1))", session="work") for _ in range(3)))
 
     assert [texts(one) for one in results] == [["[Script executed successfully]\n1\n"]] * 3

@@ -18,23 +18,23 @@ def add(a: int, b: int) -> int:
 
 
 @pytest.mark.parametrize("mode", ERAS)
-async def test_a_program_that_prints_shows_the_documented_text_and_nothing_else(open_door, mode) -> None:
-    async with open_door(add, mode=mode) as client:
+async def test_a_program_that_prints_shows_the_documented_text_and_nothing_else(open_client, mode) -> None:
+    async with open_client(add, mode=mode) as client:
         result = await run(client, "print(await add(a=1, b=2))")
 
     assert result.content == [types.TextContent(text="[Script executed successfully]\n3\n")]
     assert (result.is_error, result.structured_content) == (False, None)
 
 
-async def test_a_program_that_prints_nothing_says_so(open_door) -> None:
-    async with open_door() as client:
+async def test_a_program_that_prints_nothing_says_so(open_client) -> None:
+    async with open_client() as client:
         result = await run(client, "x = 1")
 
     assert texts(result) == ["[Script executed successfully]\n(no output)"]
 
 
-async def test_the_value_of_a_program_that_prints_nothing_follows_the_documented_text(open_door) -> None:
-    async with open_door(add) as client:
+async def test_the_value_of_a_program_that_prints_nothing_follows_the_documented_text(open_client) -> None:
+    async with open_client(add) as client:
         result = await run(client, "[await add(a=1, b=2)]")
 
     assert texts(result) == [
@@ -43,8 +43,8 @@ async def test_the_value_of_a_program_that_prints_nothing_follows_the_documented
     ]
 
 
-async def test_a_failing_program_shows_its_traceback_as_an_error(open_door) -> None:
-    async with open_door() as client:
+async def test_a_failing_program_shows_its_traceback_as_an_error(open_client) -> None:
+    async with open_client() as client:
         result = await run(client, "x = {}\nprint(x['a'])")
 
     assert result.is_error
@@ -57,19 +57,19 @@ async def test_a_failing_program_shows_its_traceback_as_an_error(open_door) -> N
     ]
 
 
-async def test_what_was_printed_before_a_failure_follows_the_documented_text(open_door) -> None:
-    async with open_door() as client:
+async def test_what_was_printed_before_a_failure_follows_the_documented_text(open_client) -> None:
+    async with open_client() as client:
         result = await run(client, "print('so far')\nraise ValueError('no')")
 
     assert texts(result)[1:] == ["Output before the failure:\nso far\n"]
 
 
-async def test_a_failing_tool_shows_the_line_that_called_it(open_door) -> None:
+async def test_a_failing_tool_shows_the_line_that_called_it(open_client) -> None:
     async def refuse(ticker: str) -> None:
         raise ConnectionError("connection refused")
 
     bridge = FakeBridge({"financial-data": Server("financial-data")}, [bridged("financial-data", "query", refuse)])
-    async with open_door(bridge=bridge) as client:
+    async with open_client(bridge=bridge) as client:
         result = await run(client, 't = "AMZN"\n\ndata = await mcp__financial_data__query(ticker=t)')
 
     assert texts(result) == [
@@ -83,12 +83,12 @@ async def test_a_failing_tool_shows_the_line_that_called_it(open_door) -> None:
 
 @pytest.mark.parametrize("has_server", [True, False])
 async def test_a_blocked_tool_is_refused_in_the_same_words_whether_or_not_its_server_is_there(
-    open_door, has_server
+    open_client, has_server
 ) -> None:
     name = "mcp__internal_apis__delete_resource"
     tools = [bridged("internal-apis", "delete_resource")] if has_server else []
     bridge = FakeBridge({"internal-apis": Server("internal-apis")}, tools)
-    async with open_door(bridge=bridge, policy=Policy(block=[name]), blocked=[name]) as client:
+    async with open_client(bridge=bridge, policy=Policy(block=[name]), blocked=[name]) as client:
         result = await run(client, f"await {name}(id=7)")
         listed = (await client.list_tools()).tools[0].description or ""
 
@@ -99,15 +99,15 @@ async def test_a_blocked_tool_is_refused_in_the_same_words_whether_or_not_its_se
     assert name not in listed
 
 
-async def test_a_timeout_names_the_limit_that_was_asked_for(open_door) -> None:
-    async with open_door() as client:
+async def test_a_timeout_names_the_limit_that_was_asked_for(open_client) -> None:
+    async with open_client() as client:
         result = await run(client, "while True: pass", timeout_seconds=0.3)
 
     assert texts(result) == ["[Script execution failed]\nTimeoutError: Execution exceeded 0.3s limit"]
 
 
-async def test_output_over_the_limit_is_cut_with_a_note(open_door) -> None:
-    async with open_door(limits=Limits(output_bytes=11, wall_seconds=100)) as client:
+async def test_output_over_the_limit_is_cut_with_a_note(open_client) -> None:
+    async with open_client(limits=Limits(output_bytes=11, wall_seconds=100)) as client:
         result = await run(client, "print('é' * 10)")
 
     first, rest = texts(result)
@@ -115,8 +115,8 @@ async def test_output_over_the_limit_is_cut_with_a_note(open_door) -> None:
     assert rest.startswith("10 bytes of output are not shown. A program can read the whole: open('output-")
 
 
-async def test_a_rejected_program_says_the_problem_and_that_nothing_was_called(open_door) -> None:
-    async with open_door(add) as client:
+async def test_a_rejected_program_says_the_problem_and_that_nothing_was_called(open_client) -> None:
+    async with open_client(add) as client:
         result = await run(client, "print(await ad(a=1, b=2))")
 
     assert texts(result) == [
@@ -128,11 +128,11 @@ async def test_a_rejected_program_says_the_problem_and_that_nothing_was_called(o
     ]
 
 
-async def test_a_picture_that_a_tool_returned_arrives_as_an_image(open_door) -> None:
+async def test_a_picture_that_a_tool_returned_arrives_as_an_image(open_client) -> None:
     def draw() -> Media:
         return Media(kind="image", mime="image/png", data=b"pixels")
 
-    async with open_door(draw) as client:
+    async with open_client(draw) as client:
         result = await run(client, "print('here')\n{'plot': [await draw()]}")
 
     assert result.content[1:] == [types.ImageContent(data=base64.b64encode(b"pixels").decode(), mime_type="image/png")]
@@ -147,8 +147,8 @@ async def test_a_picture_that_a_tool_returned_arrives_as_an_image(open_door) -> 
         ({"code": "1", "session": 7}, "session must be 1 to 100 printable characters, got 7; nothing was called"),
     ],
 )
-async def test_a_wrong_argument_is_told_as_a_failed_program(open_door, arguments, message) -> None:
-    async with open_door() as client:
+async def test_a_wrong_argument_is_told_as_a_failed_program(open_client, arguments, message) -> None:
+    async with open_client() as client:
         result = await client.call_tool("execute_program", arguments)
 
     assert result.is_error
@@ -182,12 +182,12 @@ def test_each_error_of_the_package_has_its_word_for_the_model() -> None:
     }
 
 
-async def test_a_program_that_misreads_a_reply_is_shown_its_keys_after_the_traceback(open_door) -> None:
+async def test_a_program_that_misreads_a_reply_is_shown_its_keys_after_the_traceback(open_client) -> None:
     def get_user(id: int):
         """Get a user."""
         return {"id": id, "name": "Ada"}
 
-    async with open_door(get_user) as client:
+    async with open_client(get_user) as client:
         result = await run(client, "user = await get_user(id=1)\nprint(user['nme'])")
 
     assert texts(result) == [
@@ -200,8 +200,8 @@ async def test_a_program_that_misreads_a_reply_is_shown_its_keys_after_the_trace
     ]
 
 
-async def test_a_silent_program_is_shown_what_its_calls_returned(open_door) -> None:
-    async with open_door(add) as client:
+async def test_a_silent_program_is_shown_what_its_calls_returned(open_client) -> None:
+    async with open_client(add) as client:
         result = await run(client, "total = await add(a=1, b=2)")
 
     assert texts(result) == [
@@ -210,8 +210,8 @@ async def test_a_silent_program_is_shown_what_its_calls_returned(open_door) -> N
     ]
 
 
-async def test_of_a_long_output_both_ends_are_shown_and_the_next_program_opens_the_whole(open_door) -> None:
-    async with open_door() as client:
+async def test_of_a_long_output_both_ends_are_shown_and_the_next_program_opens_the_whole(open_client) -> None:
+    async with open_client() as client:
         result = await run(client, "for number in range(20_000):\n    print(f'{number:09}')")
         head, rest = texts(result)
         name = rest.partition("open('")[2].partition("')")[0]

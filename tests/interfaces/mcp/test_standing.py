@@ -39,11 +39,11 @@ async def rights(ledger: MemoryLedger) -> list[list[DecisionEntry]]:
 
 
 @pytest.mark.parametrize("mode", ERAS)
-async def test_one_yes_for_a_loop_of_fifty_writes_is_asked_once_and_goes_with_its_program(open_door, mode) -> None:
+async def test_one_yes_for_a_loop_of_fifty_writes_is_asked_once_and_goes_with_its_program(open_client, mode) -> None:
     person = Person({"approve": True, "covers": "tool"}, {"approve": False, "reason": "asked again"})
     ledger = MemoryLedger()
     options = {"policy": ASKS, "ledger": ledger, "mode": mode, "elicitation_callback": person.answer}
-    async with open_door(person.write, **options) as client:
+    async with open_client(person.write, **options) as client:
         first = await run(client, LOOP)
         again = await run(client, LOOP)
 
@@ -61,10 +61,10 @@ async def test_one_yes_for_a_loop_of_fifty_writes_is_asked_once_and_goes_with_it
 
 
 @pytest.mark.parametrize("mode", ERAS)
-async def test_a_yes_for_equal_arguments_asks_again_for_others(open_door, mode) -> None:
+async def test_a_yes_for_equal_arguments_asks_again_for_others(open_client, mode) -> None:
     person = Person({"approve": True, "covers": "arguments"}, {"approve": False, "reason": "not that row"})
     program = "for _ in range(50):\n    await write(row=7)\nawait write(row=8)\n"
-    async with open_door(
+    async with open_client(
         person.write, policy=ASKS, mode=mode, elicitation_callback=person.answer
     ) as client:  # fmt: skip
         result = await run(client, program)
@@ -75,9 +75,9 @@ async def test_a_yes_for_equal_arguments_asks_again_for_others(open_door, mode) 
 
 
 @pytest.mark.parametrize("mode", ERAS)
-async def test_a_yes_for_a_number_of_calls_is_used_up_by_them(open_door, mode) -> None:
+async def test_a_yes_for_a_number_of_calls_is_used_up_by_them(open_client, mode) -> None:
     person = Person(*[{"approve": True, "covers": "tool", "calls": 20}] * 3)
-    async with open_door(
+    async with open_client(
         person.write, policy=ASKS, mode=mode, elicitation_callback=person.answer
     ) as client:  # fmt: skip
         await run(client, LOOP)

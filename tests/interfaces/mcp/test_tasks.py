@@ -92,9 +92,9 @@ async def ended(client: Client, task_id: str) -> Task:
     return task
 
 
-async def test_a_client_that_polls_tasks_gets_the_whole_result_and_no_model_is_told_to_wait(open_door) -> None:
+async def test_a_client_that_polls_tasks_gets_the_whole_result_and_no_model_is_told_to_wait(open_client) -> None:
     gate, polling = Gate(), Polling()
-    async with open_door(gate.gate, yielding=SOON, extensions=[polling]) as client:
+    async with open_client(gate.gate, yielding=SOON, extensions=[polling]) as client:
         tools = (await client.list_tools()).tools
         quick = await run(client, "print('quick')")
         running = asyncio.create_task(run(client, "print('one')\nawait gate()\nprint('two')"))
@@ -111,9 +111,11 @@ async def test_a_client_that_polls_tasks_gets_the_whole_result_and_no_model_is_t
     assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", made.created_at)
 
 
-async def test_a_program_that_fails_is_a_task_that_has_completed_and_says_so_as_often_as_it_is_asked(open_door) -> None:
+async def test_a_program_that_fails_is_a_task_that_has_completed_and_says_so_as_often_as_it_is_asked(
+    open_client,
+) -> None:
     gate = Gate()
-    async with open_door(gate.gate, yielding=SOON, extensions=[Polling()]) as client:
+    async with open_client(gate.gate, yielding=SOON, extensions=[Polling()]) as client:
         made = await begin(client, "await gate()\n1 / 0")
         working = await send(client.session, "tasks/get", made.task_id)
         gate.opened.set()
@@ -127,9 +129,9 @@ async def test_a_program_that_fails_is_a_task_that_has_completed_and_says_so_as_
     assert again == first
 
 
-async def test_a_task_that_is_cancelled_ends_with_its_calls_and_can_be_cancelled_again(open_door) -> None:
+async def test_a_task_that_is_cancelled_ends_with_its_calls_and_can_be_cancelled_again(open_client) -> None:
     gate = Gate()
-    async with open_door(gate.gate, yielding=SOON, extensions=[Polling()]) as client:
+    async with open_client(gate.gate, yielding=SOON, extensions=[Polling()]) as client:
         made = await begin(client, "await gate()")
         await send(client.session, "tasks/cancel", made.task_id)
         task = await send(client.session, "tasks/get", made.task_id)
@@ -139,7 +141,7 @@ async def test_a_task_that_is_cancelled_ends_with_its_calls_and_can_be_cancelled
     assert gate.left == 1
 
 
-async def test_a_task_asks_as_often_as_its_program_needs_and_is_answered_with_an_update(open_door) -> None:
+async def test_a_task_asks_as_often_as_its_program_needs_and_is_answered_with_an_update(open_client) -> None:
     def pay(n: int) -> int:
         return n
 
@@ -150,7 +152,7 @@ async def test_a_task_asks_as_often_as_its_program_needs_and_is_answered_with_an
     async def never(*_: Any) -> types.ElicitResult:
         raise AssertionError("a task's questions are in the task")
 
-    async with open_door(pay, gate.gate, **options, elicitation_callback=never) as client:
+    async with open_client(pay, gate.gate, **options, elicitation_callback=never) as client:
         made = await begin(client, "await gate()\nprint(sum([await pay(n=n) for n in range(12)]))")
         gate.opened.set()
         asked: list[str] = []
@@ -165,7 +167,7 @@ async def test_a_task_asks_as_often_as_its_program_needs_and_is_answered_with_an
     assert task.result["content"][0]["text"] == f"{DONE}66\n"
 
 
-async def test_an_answer_that_is_none_is_refused_and_one_to_no_question_is_ignored(open_door) -> None:
+async def test_an_answer_that_is_none_is_refused_and_one_to_no_question_is_ignored(open_client) -> None:
     def pay(n: int) -> int:
         return n
 
@@ -174,7 +176,7 @@ async def test_an_answer_that_is_none_is_refused_and_one_to_no_question_is_ignor
 
     gate = Gate()
     options = {"policy": Policy(ask=["pay"]), "yielding": SOON, "extensions": [Polling()]}
-    async with open_door(pay, gate.gate, **options, elicitation_callback=never) as client:
+    async with open_client(pay, gate.gate, **options, elicitation_callback=never) as client:
         made = await begin(client, "await gate()\nprint(await pay(n=1))")
         gate.opened.set()
         while not (task := await send(client.session, "tasks/get", made.task_id)).input_requests:
@@ -192,13 +194,13 @@ async def test_an_answer_that_is_none_is_refused_and_one_to_no_question_is_ignor
     assert last.result["content"][0]["text"].endswith("ToolError: 'pay' was denied: the user answered 'decline'")
 
 
-async def test_another_process_knows_how_a_task_ended(open_door, tmp_path) -> None:
+async def test_another_process_knows_how_a_task_ended(open_client, tmp_path) -> None:
     gate = Gate()
 
     async def process(work: Any) -> Any:
         ledger = SqliteLedger(tmp_path / "ledger.sqlite")
         options = {"yielding": SOON, "ledger": ledger, "holds": tmp_path / "holds", "extensions": [Polling()]}
-        async with open_door(gate.gate, **options) as client:
+        async with open_client(gate.gate, **options) as client:
             found = await work(client)
         await ledger.close()
         return found
@@ -217,9 +219,9 @@ async def test_another_process_knows_how_a_task_ended(open_door, tmp_path) -> No
 
 
 @pytest.mark.parametrize("method", ["tasks/get", "tasks/update", "tasks/cancel"])
-async def test_who_names_no_task_of_its_own_is_told_so(open_door, method) -> None:
+async def test_who_names_no_task_of_its_own_is_told_so(open_client, method) -> None:
     more = {"input_responses": {}} if method == "tasks/update" else {}
-    async with open_door(yielding=SOON, extensions=[Polling()]) as client:
+    async with open_client(yielding=SOON, extensions=[Polling()]) as client:
         for wrong in ("x", new_id("another client"), new_id("stdio")):
             with pytest.raises(MCPError) as caught:
                 await send(client.session, method, wrong, **more)
@@ -227,10 +229,10 @@ async def test_who_names_no_task_of_its_own_is_told_so(open_door, method) -> Non
 
 
 @pytest.mark.parametrize("method", ["tasks/get", "tasks/update", "tasks/cancel"])
-async def test_a_client_that_does_not_declare_the_extension_has_no_tasks(open_door, method) -> None:
+async def test_a_client_that_does_not_declare_the_extension_has_no_tasks(open_client, method) -> None:
     gate = Gate()
     more = {"input_responses": {}} if method == "tasks/update" else {}
-    async with open_door(gate.gate, yielding=SOON) as client:
+    async with open_client(gate.gate, yielding=SOON) as client:
         result = await run(client, "await gate()")
         with pytest.raises(MCPError) as caught:
             await send(client.session, method, new_id("stdio"), **more)

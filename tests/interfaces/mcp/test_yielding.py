@@ -79,9 +79,9 @@ def test_the_start_of_the_sandbox_counts_for_the_time_of_a_request(
 
 
 @pytest.mark.parametrize("mode", ERAS)
-async def test_a_program_that_takes_longer_yields_and_the_rest_comes_once(open_door, mode) -> None:
+async def test_a_program_that_takes_longer_yields_and_the_rest_comes_once(open_client, mode) -> None:
     gate = Gate()
-    async with open_door(gate.gate, yielding=SOON, mode=mode) as client:
+    async with open_client(gate.gate, yielding=SOON, mode=mode) as client:
         first = await run(client, "print('one')\nawait gate()\nprint('two')")
         execution_id = id_in(first)
         second = await wait(client, execution_id)
@@ -99,11 +99,11 @@ async def test_a_program_that_takes_longer_yields_and_the_rest_comes_once(open_d
     assert (first.is_error, gate.calls) == (False, 1)
 
 
-async def test_only_where_programs_yield_is_the_model_told_of_it_but_a_request_may_always_ask(open_door) -> None:
+async def test_only_where_programs_yield_is_the_model_told_of_it_but_a_request_may_always_ask(open_client) -> None:
     gate = Gate()
-    async with open_door(gate.gate, yielding=SOON) as client:
+    async with open_client(gate.gate, yielding=SOON) as client:
         on = (await client.list_tools()).tools
-    async with open_door(gate.gate) as client:
+    async with open_client(gate.gate) as client:
         off = (await client.list_tools()).tools
         asked = await run(client, "await gate()\nprint('end')", yield_after_seconds=0.1)
         gate.opened.set()
@@ -117,9 +117,9 @@ async def test_only_where_programs_yield_is_the_model_told_of_it_but_a_request_m
 
 
 @pytest.mark.parametrize("mode", ERAS)
-async def test_a_cancel_ends_the_program_and_its_calls_and_has_what_it_printed_since(open_door, mode) -> None:
+async def test_a_cancel_ends_the_program_and_its_calls_and_has_what_it_printed_since(open_client, mode) -> None:
     gate = Gate()
-    async with open_door(gate.gate, yielding=SOON, mode=mode) as client:
+    async with open_client(gate.gate, yielding=SOON, mode=mode) as client:
         first = await run(client, "print('one')\nawait gate()\nprint('two')")
         cancelled = await wait(client, id_in(first), cancel=True)
         again = await wait(client, id_in(first))
@@ -132,9 +132,9 @@ async def test_a_cancel_ends_the_program_and_its_calls_and_has_what_it_printed_s
 
 
 @pytest.mark.parametrize("mode", ERAS)
-async def test_a_wait_that_its_client_gives_up_leaves_the_program_alone(open_door, mode) -> None:
+async def test_a_wait_that_its_client_gives_up_leaves_the_program_alone(open_client, mode) -> None:
     gate = Gate()
-    async with open_door(gate.gate, yielding=SOON, mode=mode) as client:
+    async with open_client(gate.gate, yielding=SOON, mode=mode) as client:
         first = await run(client, "await gate()\nprint('end')")
         waiting = asyncio.create_task(wait(client, id_in(first), yield_after_seconds=60))
         await asyncio.sleep(0.05)
@@ -148,9 +148,9 @@ async def test_a_wait_that_its_client_gives_up_leaves_the_program_alone(open_doo
     assert gate.left == 0
 
 
-async def test_of_two_waits_the_later_has_the_program_and_the_earlier_is_told_so(open_door) -> None:
+async def test_of_two_waits_the_later_has_the_program_and_the_earlier_is_told_so(open_client) -> None:
     gate = Gate()
-    async with open_door(gate.gate, yielding=SOON) as client:
+    async with open_client(gate.gate, yielding=SOON) as client:
         execution_id = id_in(await run(client, "await gate()\nprint('end')"))
         earlier = asyncio.create_task(wait(client, execution_id, yield_after_seconds=60))
         await asyncio.sleep(0.05)
@@ -194,15 +194,15 @@ UNKNOWN = new_id("stdio")
     ],
     ids=["none", "a number", "a path", "too long", "foreign", "unknown", "cancel", "negative", "text"],
 )  # fmt: skip
-async def test_a_wait_for_nothing_gets_one_clear_answer(open_door, arguments, says) -> None:
-    async with open_door(yielding=SOON) as client:
+async def test_a_wait_for_nothing_gets_one_clear_answer(open_client, arguments, says) -> None:
+    async with open_client(yielding=SOON) as client:
         result = await client.call_tool("wait_program", arguments)
 
     assert (texts(result), result.is_error) == ([f"[Script execution failed]\nUsageError: {says}"], True)
 
 
-async def test_times_that_are_none_are_refused_and_huge_ones_never_yield(open_door) -> None:
-    async with open_door(yielding=SOON) as client:
+async def test_times_that_are_none_are_refused_and_huge_ones_never_yield(open_client) -> None:
+    async with open_client(yielding=SOON) as client:
         wrong = [texts(await run(client, "print(1)", yield_after_seconds=one)) for one in (0, -1, True, "soon")]
         huge = await run(client, "print(1)", yield_after_seconds=1e300)
 
@@ -213,8 +213,8 @@ async def test_times_that_are_none_are_refused_and_huge_ones_never_yield(open_do
     assert texts(huge) == [f"{DONE}1\n"]
 
 
-async def test_the_wall_clock_covers_the_whole(open_door) -> None:
-    async with open_door(yielding=YieldPolicy(0.3), limits=Limits(wall_seconds=2.0)) as client:
+async def test_the_wall_clock_covers_the_whole(open_client) -> None:
+    async with open_client(yielding=YieldPolicy(0.3), limits=Limits(wall_seconds=2.0)) as client:
         first = await run(client, "while True: pass")
         last = await wait(client, id_in(first), yield_after_seconds=60)
 
@@ -223,7 +223,7 @@ async def test_the_wall_clock_covers_the_whole(open_door) -> None:
 
 
 @pytest.mark.parametrize("mode", ERAS)
-async def test_a_program_that_needs_a_yes_asks_whoever_waits_for_it(open_door, mode) -> None:
+async def test_a_program_that_needs_a_yes_asks_whoever_waits_for_it(open_client, mode) -> None:
     gate = Gate()
     asked: list[str] = []
 
@@ -236,7 +236,7 @@ async def test_a_program_that_needs_a_yes_asks_whoever_waits_for_it(open_door, m
         return types.ElicitResult(action="accept", content={"approve": True, "covers": "tool"})
 
     options = {"policy": Policy(ask=["pay"]), "mode": mode, "elicitation_callback": answer}
-    async with open_door(gate.gate, pay, yielding=SOON, **options) as client:
+    async with open_client(gate.gate, pay, yielding=SOON, **options) as client:
         first = await run(client, "await gate()\nprint(sum([await pay(n=n) for n in range(50)]))")
         gate.opened.set()
         last = await wait(client, id_in(first), yield_after_seconds=60)
@@ -245,7 +245,7 @@ async def test_a_program_that_needs_a_yes_asks_whoever_waits_for_it(open_door, m
     assert asked == ['A program wants to call pay with {"n": 0}']
 
 
-async def test_the_last_line_that_was_printed_is_told_as_progress(open_door) -> None:
+async def test_the_last_line_that_was_printed_is_told_as_progress(open_client) -> None:
     gate = Gate()
     seen: list[str | None] = []
 
@@ -253,7 +253,7 @@ async def test_the_last_line_that_was_printed_is_told_as_progress(open_door) -> 
         seen.append(message)
         gate.opened.set()
 
-    async with open_door(gate.gate) as client:
+    async with open_client(gate.gate) as client:
         code = {"code": "print('step 1')\nprint('step 2')\nawait gate()\nprint('end')"}
         result = await client.call_tool("execute_program", code, progress_callback=show)
 
@@ -263,7 +263,7 @@ async def test_the_last_line_that_was_printed_is_told_as_progress(open_door) -> 
 
 @pytest.mark.parametrize("mode", ERAS)
 async def test_megabytes_are_told_line_by_line_in_order_to_a_slow_client_and_a_wait_that_is_given_up_loses_none(
-    open_door, mode
+    open_client, mode
 ) -> None:
     gate = Gate()
     code = "for n in range(60_000):\n    print(n, 'x' * 40)\nawait gate()\nprint('end')"
@@ -274,7 +274,7 @@ async def test_megabytes_are_told_line_by_line_in_order_to_a_slow_client_and_a_w
         if message is not None and message[0].isdigit():
             seen.append(int(message.split()[0]))
 
-    async with open_door(gate.gate, yielding=SOON, mode=mode) as client:
+    async with open_client(gate.gate, yielding=SOON, mode=mode) as client:
         first = await client.call_tool("execute_program", {"code": code}, progress_callback=slow)
         arguments = {"execution_id": id_in(first), "yield_after_seconds": 60}
         left = asyncio.create_task(client.call_tool("wait_program", arguments, progress_callback=slow))
@@ -295,10 +295,10 @@ async def test_megabytes_are_told_line_by_line_in_order_to_a_slow_client_and_a_w
     assert len(answers) < 2 * 70_000
 
 
-async def test_output_of_a_chatty_program_is_cut_in_each_answer_and_never_repeated(open_door) -> None:
+async def test_output_of_a_chatty_program_is_cut_in_each_answer_and_never_repeated(open_client) -> None:
     gate = Gate()
     code = "for n in range(1000):\n    print(n)\nawait gate()\nfor n in range(1000, 1003):\n    print(n)"
-    async with open_door(gate.gate, yielding=SOON, limits=Limits(wall_seconds=60, output_bytes=400)) as client:
+    async with open_client(gate.gate, yielding=SOON, limits=Limits(wall_seconds=60, output_bytes=400)) as client:
         first = await run(client, code)
         gate.opened.set()
         last = await wait(client, id_in(first), yield_after_seconds=60)
@@ -308,13 +308,13 @@ async def test_output_of_a_chatty_program_is_cut_in_each_answer_and_never_repeat
     assert texts(last) == [f"{DONE}1000\n1001\n1002\n"]
 
 
-async def test_after_a_restart_the_program_goes_on_from_its_record(open_door, tmp_path) -> None:
+async def test_after_a_restart_the_program_goes_on_from_its_record(open_client, tmp_path) -> None:
     gate = Gate()
     path, holds = tmp_path / "ledger.sqlite", tmp_path / "running"
     ours, theirs = SqliteLedger(path), SqliteLedger(path)
-    async with open_door(gate.gate, yielding=SOON, ledger=ours, holds=holds) as client:
+    async with open_client(gate.gate, yielding=SOON, ledger=ours, holds=holds) as client:
         first = await run(client, "print('one')\nawait gate()\nprint('two')")
-        async with open_door(gate.gate, yielding=SOON, ledger=theirs, holds=holds) as other:
+        async with open_client(gate.gate, yielding=SOON, ledger=theirs, holds=holds) as other:
             elsewhere = await wait(other, id_in(first))
         gate.opened.set()
         last = await wait(client, id_in(first))

@@ -274,18 +274,18 @@ async def test_pydantic_ais_own_search_works_with_code_mode(engine: Shared) -> N
 
 
 async def test_a_tool_that_a_program_calls_may_reveal_others(engine: Shared) -> None:
-    door: FunctionToolset[Any] = FunctionToolset()
+    tools: FunctionToolset[Any] = FunctionToolset()
 
-    @door.tool
+    @tools.tool
     def open_archive() -> ToolReturn[str]:
         return ToolReturn("open", tools=["read_archive"])
 
-    @door.tool(allowed_callers="direct", defer_loading=True)
+    @tools.tool(allowed_callers="direct", defer_loading=True)
     def read_archive(page: int) -> str:
         return f"page {page}"
 
     talk = Talk(program("await open_archive()"), calls(("read_archive", {"page": 3})), "done")
 
-    result = await Agent(talk.model, toolsets=[CodeModeToolset(door, engine=engine)]).run("go")
+    result = await Agent(talk.model, toolsets=[CodeModeToolset(tools, engine=engine)]).run("go")
 
     assert returns(result.all_messages()) == [("success", "open"), ("success", "page 3")]

@@ -66,22 +66,24 @@ def create_app(
         clock: Seconds since 1970, for deadlines; the ledger's by default, which all replicas share.
         replicas: This process among others that share the ledger; the app opens and closes it.
     """
-    door = _Door(runtime, ledger, settings or Settings(), limits or Limits(), clock or ledger.now, replicas)
+    interface = _HttpInterface(
+        runtime, ledger, settings or Settings(), limits or Limits(), clock or ledger.now, replicas
+    )
 
     @asynccontextmanager
     async def life(_: FastAPI) -> AsyncIterator[None]:
-        async with runtime, _background(door.preload()):
+        async with runtime, _background(interface.preload()):
             if replicas is not None:
-                replicas.open(runtime, door.executions.lose)
-            door.is_ready = True
+                replicas.open(runtime, interface.executions.lose)
+            interface.is_ready = True
             try:
                 yield
             finally:
-                door.is_ready = False
-                door.suspend()  # what still runs goes on in the next process, and is not cancelled
-                await door.waits.close()
-                await door.shots.close()
-                await door.executions.close()
+                interface.is_ready = False
+                interface.suspend()  # what still runs goes on in the next process, and is not cancelled
+                await interface.waits.close()
+                await interface.shots.close()
+                await interface.executions.close()
                 if replicas is not None:
                     await replicas.close()
 
@@ -94,21 +96,21 @@ def create_app(
         docs_url=None,
         redoc_url=None,
     )
-    app.state.max_connections = door.settings.max_connections
+    app.state.max_connections = interface.settings.max_connections
     app.state.runtime = runtime
-    app.state.auth = door.auth
-    app.state.gate = door.gate
-    app.state.drain = door.executions.drain
-    app.state.suspend = door.suspend
+    app.state.auth = interface.auth
+    app.state.gate = interface.gate
+    app.state.drain = interface.executions.drain
+    app.state.suspend = interface.suspend
     app.state.replicas = replicas
-    door.add_routes(app)
-    add_pages(app, door.settings.base_path, toolfold.__version__)
-    door.add_guards(app)
-    app.add_exception_handler(Refusal, door.responses.refuse)
-    app.add_exception_handler(ToolfoldError, door.responses.refuse)
-    app.add_exception_handler(HTTPException, door.responses.refuse)
-    app.add_exception_handler(OSError, door.responses.refuse)
-    app.add_exception_handler(Exception, door.responses.break_down)
+    interface.add_routes(app)
+    add_pages(app, interface.settings.base_path, toolfold.__version__)
+    interface.add_guards(app)
+    app.add_exception_handler(Refusal, interface.responses.refuse)
+    app.add_exception_handler(ToolfoldError, interface.responses.refuse)
+    app.add_exception_handler(HTTPException, interface.responses.refuse)
+    app.add_exception_handler(OSError, interface.responses.refuse)
+    app.add_exception_handler(Exception, interface.responses.break_down)
     return app
 
 
@@ -124,7 +126,7 @@ class _App(FastAPI):
         return self.openapi_schema
 
 
-class _Door:
+class _HttpInterface:
     """What the routes share."""
 
     def __init__(

@@ -45,7 +45,7 @@ def next_state(state: State, event: Event) -> State:
     """The state that follows.
 
     Raises:
-        RuntimeError: The event is not possible in this state, so the door has a bug.
+        RuntimeError: The event is not possible in this state, so the interface has a bug.
     """
     following = TRANSITIONS.get((state, event))
     if following is None:

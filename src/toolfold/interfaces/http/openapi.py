@@ -220,27 +220,27 @@ _STATUS_TEXTS: Final[dict[int, tuple[str, tuple[type[ResponseBody], ...]]]] = {
     500: ("The sandbox broke.", (Failed, Refused)),
     503: ("No sandbox or no ledger is available.", (Refused, State)),
 }
-_DOOR: Final = (401, 403)
-_PROGRAM: Final = (400, *_DOOR, 404, 408, 409, 413, 415, 422, 429, 500, 503)
-_FILE: Final = (400, *_DOOR, 404, 429)
+_ACCESS: Final = (401, 403)
+_PROGRAM: Final = (400, *_ACCESS, 404, 408, 409, 413, 415, 422, 429, 500, 503)
+_FILE: Final = (400, *_ACCESS, 404, 429)
 _ANSWERS: Final[dict[tuple[str, str], tuple[tuple[type[ResponseBody], ...], tuple[int, ...]]]] = {
     ("POST", "/exec/programmatic"): ((ToolCallRequired, ApprovalRequired, Completed, Failed), _PROGRAM),
     ("POST", "/exec"): ((Ran, Failed), _PROGRAM),
-    ("POST", "/exec/batch"): ((), (400, *_DOOR, 404, 408, 413, 415, 429, 500, 503)),
-    ("POST", "/run_code"): ((RanCode,), (400, *_DOOR, 408, 413, 415, 429, 500, 503)),
-    ("POST", "/exec/programmatic/cancel"): ((CancellationRequested,), (400, *_DOOR, 408, 413, 415, 429, 500, 503)),
+    ("POST", "/exec/batch"): ((), (400, *_ACCESS, 404, 408, 413, 415, 429, 500, 503)),
+    ("POST", "/run_code"): ((RanCode,), (400, *_ACCESS, 408, 413, 415, 429, 500, 503)),
+    ("POST", "/exec/programmatic/cancel"): ((CancellationRequested,), (400, *_ACCESS, 408, 413, 415, 429, 500, 503)),
     ("GET", "/executions/{execution_id}"): ((ToolCallRequired, ApprovalRequired, Completed, Failed), (*_PROGRAM,)),
-    ("GET", "/executions/{execution_id}/output"): ((), (400, *_DOOR, 404, 429, 500, 503)),
-    ("DELETE", "/executions/{execution_id}"): ((CancellationRequested,), (400, *_DOOR, 404, 429, 500, 503)),
-    ("POST", "/upload"): ((Uploaded,), (400, *_DOOR, 408, 413, 415, 429)),
-    ("POST", "/upload/batch"): ((UploadedBatch,), (400, *_DOOR, 408, 413, 415, 429)),
-    ("GET", "/files/{session}"): ((FileFacts,), (400, *_DOOR, 429)),
+    ("GET", "/executions/{execution_id}/output"): ((), (400, *_ACCESS, 404, 429, 500, 503)),
+    ("DELETE", "/executions/{execution_id}"): ((CancellationRequested,), (400, *_ACCESS, 404, 429, 500, 503)),
+    ("POST", "/upload"): ((Uploaded,), (400, *_ACCESS, 408, 413, 415, 429)),
+    ("POST", "/upload/batch"): ((UploadedBatch,), (400, *_ACCESS, 408, 413, 415, 429)),
+    ("GET", "/files/{session}"): ((FileFacts,), (400, *_ACCESS, 429)),
     ("GET", "/download/{session}/{file}"): ((), _FILE),
     ("GET", "/sessions/{session}/objects/{file}"): ((FileFacts,), _FILE),
     ("DELETE", "/sessions/{session}/objects/{file}"): ((Deleted,), _FILE),
     ("GET", "/health"): ((State,), ()),
     ("GET", "/ready"): ((State,), (503,)),
-    ("GET", "/metrics"): ((), (*_DOOR, 429)),
+    ("GET", "/metrics"): ((), (*_ACCESS, 429)),
 }
 _SUCCESS: Final = {("POST", "/exec/programmatic/cancel"): 202, ("DELETE", "/executions/{execution_id}"): 202}
 _MAY_RUN: Final = (("POST", "/exec"), ("POST", "/exec/programmatic"), ("GET", "/executions/{execution_id}"))

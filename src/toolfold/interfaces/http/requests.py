@@ -26,10 +26,10 @@ from toolfold.tools.tool import Decision
 SESSION_PATTERN: Final = r"^[A-Za-z0-9_.:-]{1,100}$"
 # Part of a session's key behind the tenant's name, so without the sign that stands between the two.
 SessionId = Annotated[str, StringConstraints(pattern=SESSION_PATTERN)]
-# 300 s is checked by the door, whose limit it is; text is not a number, as in JSON Schema.
+# 300 s is checked by the interface, whose limit it is; text is not a number, as in JSON Schema.
 Milliseconds = Annotated[float, Field(strict=True, allow_inf_nan=False)]
 LANGUAGES: Final = ("py", "python", "python3")
-# Any text is read, so that the door can say what to send instead.
+# Any text is read, so that the interface can say what to send instead.
 Language = Annotated[str, Field(json_schema_extra={"enum": list(LANGUAGES)})]
 
 

@@ -22,7 +22,7 @@ _log: Final = logging.getLogger(__name__)
 
 
 class Responses:
-    """Writes every response of the door's programs, and of everything that goes wrong.
+    """Writes every response of the interface's programs, and of everything that goes wrong.
 
     Args:
         base_path: Of all routes.

@@ -49,7 +49,7 @@ _log: Final = logging.getLogger(__name__)
 
 
 class RequestReader(Protocol):
-    """What the door reads a request with."""
+    """What the interface reads a request with."""
 
     async def received(self, request: Request, *, is_start: bool = False) -> ForwardedRequest: ...
     async def read(self, request: Request, received: ForwardedRequest, model: type[Body]) -> Body: ...

@@ -47,7 +47,7 @@ def jwt_tenant(name: str, *, is_claim: bool = True) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """The HTTP door's own limits and secrets."""
+    """The HTTP interface's own limits and secrets."""
 
     keys: Mapping[str, str | tuple[ApiKey, ...]] = field(default_factory=dict, repr=False)
     """API key of each tenant, with all rights, or its keys with their roles; with none and no `jwt` everyone who can

@@ -50,7 +50,7 @@ async def open_app(config: Config, *, modules: Sequence[Tool] = ()) -> tuple[Fas
         config: What it says of `http`, `ledger`, `sessions`, limits and tools.
         modules: The tools of `tools.modules`, loaded.
     """
-    refuse_open_door(config.http)
+    require_keys(config.http)
     folder = _folder(config)
     ledger = ledger_of(config)
     try:
@@ -86,7 +86,7 @@ def _app(config: Config, modules: Sequence[Tool], folder: Path, ledger: Ledger) 
     return create_app(runtime, ledger, settings, limits=config.program_limits, replicas=replicas)
 
 
-def refuse_open_door(http: HttpConfig) -> None:
+def require_keys(http: HttpConfig) -> None:
     """Whoever can be reached from elsewhere must have a key.
 
     Raises:
@@ -125,7 +125,7 @@ def _replicas(config: Config, settings: Settings, ledger: RedisLedger, files: st
 
 
 def settings_of(config: Config, ledger: Ledger) -> Settings:
-    """The door's settings; a key for tokens is made and kept where the config has none."""
+    """The interface's settings; a key for tokens is made and kept where the config has none."""
     http = config.http
     options = {
         _SECONDS.get(key, key): value
@@ -151,7 +151,7 @@ def settings_of(config: Config, ledger: Ledger) -> Settings:
 
 
 def _tenants(http: HttpConfig) -> dict[str, Sequence[str]]:
-    """Whose programs may call which tools of the servers, by the names that the door knows tenants by."""
+    """Whose programs may call which tools of the servers, by the names that the interface knows tenants by."""
     if http.jwt is None:
         return dict(http.tools)
     is_claim = bool(http.jwt.tenant_claim)

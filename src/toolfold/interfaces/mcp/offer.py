@@ -33,8 +33,8 @@ from toolfold.tools.tool import CallContext, Tool
 # ----------------------------------------------------------------------------------------------------
 # How much of a description each client shows the model. Data, with its evidence; must not know the SDK.
 #
-# A client that cuts a text does so without a word to anyone. So no text of this door is longer than what the client
-# that asks keeps; what does not fit is left out by us, and the text says how to find it.
+# A client that cuts a text does so without a word to anyone. So no text of this interface is longer than what that
+# client keeps; what does not fit is left out by us, and the text says how to find it.
 
 Version: TypeAlias = tuple[int, ...]
 
@@ -70,7 +70,7 @@ def description_limit(client: str, version: str) -> int:
 
 
 # ----------------------------------------------------------------------------------------------------
-# The description of `execute_program`, made of the door's texts and the tools that there are. Pure.
+# The description of `execute_program`, made of the interface's texts and the tools that there are. Pure.
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,7 +232,7 @@ class BridgeStatus(Protocol):
 
 
 class ToolBridge(Protocol):
-    """The bridge, as far as this door uses it."""
+    """The bridge, as far as this interface uses it."""
 
     async def __aenter__(self) -> Self: ...
     async def __aexit__(self, *exc: object) -> None: ...

@@ -311,7 +311,7 @@ class McpProgram:
 
     async def _decide(self, paused: Paused) -> Answers:
         if not paused.approvals:
-            raise UsageError("the program waits for calls that only another door can answer")
+            raise UsageError("the program waits for calls that only another interface can answer")
         if not self.can_ask:
             return await refuse_approvals(paused)
         calls_by_task = {asyncio.create_task(self._decision(call)): call for call in paused.approvals}

@@ -41,7 +41,7 @@ class ServeOptions:
 
 
 class ProgramService:
-    """The programs of a door that clients wait for, and those that wait for their clients.
+    """The programs of an interface that clients wait for, and those that wait for their clients.
 
     Args:
         clients: Has those that have not ended.
@@ -63,7 +63,7 @@ class ProgramService:
         """By execution id: those whose clients come back with `wait_program`."""
 
     async def close(self) -> None:
-        """The door is being left: end the programs, but for those that the next process can go on with."""
+        """The interface is being left: end the programs, but for those that the next process can go on with."""
         for timer in self._parked.values():
             timer.cancel()
         await asyncio.gather(*(self._leave(program) for program in tuple(self._clients.programs.values())))

@@ -106,7 +106,7 @@ class McpServer:
         self._ready: asyncio.Future[None] | None = None
         self._background: set[asyncio.Task[Any]] = set()
         self.extra_tools: list[types.Tool] = []
-        """Tools that another part of the door serves, told of beside its own."""
+        """Tools that another part of the interface serves, told of beside its own."""
         self._has_listed = False
         self._is_telling = False
         self._changes = SubscriptionBus()
@@ -383,7 +383,7 @@ class McpServer:
             self._clients.meet(ctx)
             await self.connect()
         if ctx.method == "tools/call":
-            assert self._ready is not None, "enter the door first"
+            assert self._ready is not None, "enter the interface first"
             await asyncio.wait([self._ready])
         return await call_next(ctx)
 

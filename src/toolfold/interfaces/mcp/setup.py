@@ -36,13 +36,13 @@ def create_mcp_server(
     config: Config, *, modules: Sequence[Tool] = (), files: Sequence[File] = (), is_alone: bool = True,
     callback: bool = False,
 ) -> McpServer:  # fmt: skip
-    """A door that is not entered yet.
+    """An interface that is not entered yet.
 
     Args:
         config: What to bridge, what to allow, within which limits.
         modules: The tools of `tools.modules`, loaded.
         files: In the data folder of every program.
-        is_alone: One client for the whole life of the door, as on stdio.
+        is_alone: One client for the whole life of the interface, as on stdio.
         callback: Also serve `programmatic_tool_calling`, whose programs call tools of the client's process.
     """
     options = runtime_options(config)

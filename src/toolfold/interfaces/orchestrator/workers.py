@@ -193,7 +193,7 @@ class OutermostProgram:
         return time.perf_counter() - self.began
 
 
-# Any: what a program within a program gives is the door's own kind of result.
+# Any: what a program within a program gives is the interface's own kind of result.
 RunWithin: TypeAlias = "Callable[[str, Inside], Awaitable[Any]]"
 
 

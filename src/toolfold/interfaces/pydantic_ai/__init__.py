@@ -3,7 +3,7 @@
 from toolfold.errors import install_extra
 
 try:
-    # The one optional package that all modules of this door need.
+    # The one optional package that all modules of this interface need.
     import pydantic_ai as _needed  # noqa: F401
 except ModuleNotFoundError as error:
     raise ModuleNotFoundError(f"toolfold.pydantic_ai needs Pydantic AI; {install_extra('pydantic-ai')}") from error

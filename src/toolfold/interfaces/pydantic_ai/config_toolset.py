@@ -145,7 +145,7 @@ async def _approve(_call: Call, _spec: ToolSpec) -> Decision:
 def _definition(spec: ToolSpec) -> ToolDefinition:
     hints = {"readOnlyHint": spec.read_only, "idempotentHint": spec.idempotent, "destructiveHint": spec.destructive}
     module = {"domain": spec.domain, "short_name": spec.short_name}
-    # `both` is what a config says where it says nothing: then this door's own default counts.
+    # `both` is what a config says where it says nothing: then this interface's own default counts.
     mark = {} if spec.allowed_callers == "both" else {MARK: spec.allowed_callers}
     return ToolDefinition(
         name=spec.name,

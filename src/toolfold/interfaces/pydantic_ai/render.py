@@ -202,7 +202,7 @@ def _mime_of(link: ImageUrl | AudioUrl | DocumentUrl | VideoUrl) -> str:
 
 
 # ----------------------------------------------------------------------------------------------------
-# All that a model reads of this door before it writes a program: descriptions, and the rule when to write one.
+# All that a model reads of this interface before it writes a program: descriptions, and the rule when to write one.
 
 RUN_CODE: Final = "run_code"
 SEARCH: Final = "search_tools"

@@ -23,7 +23,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from toolfold.errors import UsageError
 
 # ----------------------------------------------------------------------------------------------------
-# Connections of a door that listens: how many there are, how long each may say nothing, how slowly it may read.
+# Connections of an interface that listens: how many there are, how long each may say nothing, how slowly it may read.
 #
 # 1. A connection that has not sent a whole head in time is cut, also behind an answer.
 # 2. One that does not read its answer is cut; so at most a few buffers are held for it.
@@ -50,7 +50,7 @@ def default_connection_limit() -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConnectionLimits:
-    """What a door puts up with."""
+    """What an interface puts up with."""
 
     connections: int = field(default_factory=default_connection_limit)
     head_seconds: float = 10.0
@@ -337,8 +337,8 @@ class HttpServer(uvicorn.Server):
 
     # Any: each option of uvicorn has its own type.
     def __init__(self, app: ASGIApp, limits: ConnectionLimits | None = None, **options: Any) -> None:
-        # Without WebSockets, which no door speaks: uvicorn would load them where the package is there by chance, and
-        # hand over connections that our limits would no longer hold.
+        # Without WebSockets, which no interface speaks: uvicorn would load them where the package is there by chance,
+        # and hand over connections that our limits would no longer hold.
         super().__init__(uvicorn.Config(_StrictHttp(app), log_level="warning", http="h11", ws="none", **options))
         self._connections = Connections(limits or ConnectionLimits())
 

@@ -31,7 +31,7 @@ def on_signal(stop: Callable[[], object]) -> Iterator[None]:
 
 
 # ----------------------------------------------------------------------------------------------------
-# What counts as this machine: one rule for every door that listens without a key.
+# What counts as this machine: one rule for every interface that listens without a key.
 #
 # A page in a browser on this machine can reach loopback. It shows its origin, or, where its own name was made to point
 # here (DNS rebinding), that name as the host. So names are never looked up: an address is loopback, or `localhost` is.

@@ -156,7 +156,7 @@ def _likely_id(line: bytes) -> int | str | None:
 # ----------------------------------------------------------------------------------------------------
 # What the client outside can do for a bridged server: answer questions, name folders, show progress.
 #
-# Its types are the SDK's own, so that nothing is lost between a bridged server and the door's client.
+# Its types are the SDK's own, so that nothing is lost between a bridged server and the interface's client.
 
 EXECUTION: Final[ContextVar[str]] = ContextVar("toolfold_execution", default="")
 """The execution whose call a question belongs to, while it is asked in that call's own task."""

@@ -28,7 +28,7 @@ def approval(policy: Policy) -> Wrapper:
 
 
 async def deny(_call: Call, _spec: ToolSpec) -> Decision:
-    """An `Approve` for doors whose programs may pause for their tools, and that have nobody to ask for a yes."""
+    """An `Approve` for interfaces whose programs may pause for their tools, and that have nobody to ask for a yes."""
     return NOBODY_CAN_APPROVE
 
 

@@ -44,13 +44,13 @@ def mcp_command(
 
     async def serve() -> None:
         # Made in here: what waits needs a running event loop.
-        door = create_mcp_server(
+        mcp_server = create_mcp_server(
             loaded_config, modules=modules, files=program_files, is_alone=address is None, callback=callback
         )
         if address is None:
-            await serve_stdio(door, early)
+            await serve_stdio(mcp_server, early)
         else:
-            await serve_http(door, *address, token=token)
+            await serve_http(mcp_server, *address, token=token)
 
     run_to_end(serve())
     return 0

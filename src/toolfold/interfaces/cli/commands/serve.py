@@ -54,7 +54,7 @@ def serve_command(
     try:
         from toolfold.interfaces.http.setup import (  # noqa: PLC0415
             open_app,
-            refuse_open_door,
+            require_keys,
             serve,
         )
         from toolfold.interfaces.server.listen import listen  # noqa: PLC0415
@@ -98,7 +98,7 @@ def serve_command(
         finally:
             await store.close()
 
-    refuse_open_door(loaded_config.http)
+    require_keys(loaded_config.http)
     # First of all: a second server on one port mostly has the first one's ledger as well, and the port is the news.
     with listen(loaded_config.http.host, loaded_config.http.port, advice="--port 0 picks a free one") as listening:
         asyncio.run(run(listening))

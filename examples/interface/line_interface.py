@@ -1,4 +1,4 @@
-"""A door: programs come in as lines of JSON, and questions and outcomes go out the same way."""
+"""An interface: programs come in as lines of JSON, and questions and outcomes go out the same way."""
 
 import json
 from collections.abc import Awaitable, Callable
@@ -11,7 +11,7 @@ from toolfold.tools.names import python_name
 from toolfold.tools.tool import Decision
 
 
-class LineDoor:
+class LineInterface:
     """Serves one client, program by program; `read` gives its next line, and an empty one at the end."""
 
     def __init__(self, runtime: Runtime, read: Callable[[], Awaitable[str]], write: Callable[[str], None]) -> None:

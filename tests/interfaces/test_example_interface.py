@@ -1,18 +1,18 @@
-"""`examples/door`: a door of somebody else, on what the runtime offers to all."""
+"""`examples/interface`: an interface of somebody else, on what the runtime offers to all."""
 
 import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from examples.door.__main__ import pay
-from examples.door.door import LineDoor
+from examples.interface.__main__ import pay
+from examples.interface.line_interface import LineInterface
 from toolfold import Runtime
 from toolfold.tools.policy import Policy
 
 
 async def talk(*lines: Any) -> tuple[list[Any], tuple[str, ...]]:
-    """What the door says to these lines, and the executions that are left when the client has gone."""
+    """What the interface says to these lines, and the executions that are left when the client has gone."""
     said: list[Any] = []
     told: Iterator[str] = iter([line if isinstance(line, str) else json.dumps(line) for line in lines])
 
@@ -20,7 +20,7 @@ async def talk(*lines: Any) -> tuple[list[Any], tuple[str, ...]]:
         return next(told, "")
 
     async with Runtime([pay], policy=Policy(ask=["pay"])) as runtime:
-        await LineDoor(runtime, read, lambda line: said.append(json.loads(line))).serve()
+        await LineInterface(runtime, read, lambda line: said.append(json.loads(line))).serve()
         return said, runtime.executions
 
 
@@ -78,7 +78,7 @@ async def test_a_client_that_leaves_a_paused_program_leaves_no_guest() -> None:
     assert (len(said), left) == (1, ())
 
 
-def test_the_door_has_at_most_80_lines() -> None:
-    door = Path(__file__).parents[2] / "examples" / "door" / "door.py"
+def test_the_interface_has_at_most_80_lines() -> None:
+    interface = Path(__file__).parents[2] / "examples" / "interface" / "line_interface.py"
 
-    assert len(door.read_text(encoding="utf-8").splitlines()) <= 80
+    assert len(interface.read_text(encoding="utf-8").splitlines()) <= 80

@@ -1,4 +1,4 @@
-"""The door of `door.py` on stdin and stdout: `python -m examples.door`.
+"""The interface of `line_interface.py` on stdin and stdout: `python -m examples.interface`.
 
 Type, for instance:
 
@@ -10,7 +10,7 @@ Type, for instance:
 import asyncio
 import sys
 
-from examples.door.door import LineDoor
+from examples.interface.line_interface import LineInterface
 from toolfold import Runtime, tool
 from toolfold.tools.policy import Policy
 
@@ -24,7 +24,7 @@ async def pay(to: str, amount: float) -> str:
 async def main() -> None:
     """Serve until stdin ends."""
     async with Runtime([pay], policy=Policy(ask=["pay"])) as runtime:
-        await LineDoor(runtime, lambda: asyncio.to_thread(sys.stdin.readline), sys.stdout.write).serve()
+        await LineInterface(runtime, lambda: asyncio.to_thread(sys.stdin.readline), sys.stdout.write).serve()
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""What each door's definitions take, beside the JSON definitions of the same tools."""
+"""What each interface's definitions take, beside the JSON definitions of the same tools."""
 
 from collections.abc import Iterable, Mapping
 
@@ -14,10 +14,10 @@ from toolfold.prompts.catalog import HEADER, dense_text
 JSON = "JSON definitions, direct"
 SIGNATURES = "the signatures alone, with return types"
 HEAD = "the line that explains their form"
-FIXED = "fixed text of the MCP door, with search_tools"
+FIXED = "fixed text of the MCP interface, with search_tools"
 
 
-async def by_door(tasks: Iterable[Task], count: Count) -> dict[str, float]:
+async def by_interface(tasks: Iterable[Task], count: Count) -> dict[str, float]:
     """Tokens of the definitions, the mean over these tasks."""
     sums: dict[str, float] = {}
     known: dict[tuple[str, ...], dict[str, int]] = {}
@@ -46,13 +46,13 @@ async def _of(task: Task, count: Count) -> dict[str, int]:
 
 
 async def _fixed(count: Count) -> int:
-    """All that the MCP door says whatever its tools are: with so little room, none of them is told."""
+    """All that the MCP interface says whatever its tools are: with so little room, none of them is told."""
     told, entry, search = await openings.mcp(openings.MANY, max_characters=openings.NO_ROOM)
     assert ENTRY_NAME in entry, entry
     return count(told) + count(entry) + count(search)
 
 
-def show_doors(console: Console, means: Mapping[str, float]) -> None:
+def show_interfaces(console: Console, means: Mapping[str, float]) -> None:
     """Beside the JSON definitions."""
     table = Table("definitions, the mean over all tasks", "tokens", "to JSON")
     for name, tokens in means.items():
