@@ -26,7 +26,7 @@ FILTERS = {
     "nothing": ExecutionFilter(),
     "state": ExecutionFilter(state="running"),
     "status": ExecutionFilter(status="failed"),
-    "door": ExecutionFilter(door="mcp"),
+    "interface": ExecutionFilter(interface="mcp"),
     "tool": ExecutionFilter(tool="tool7"),
     "rare tool": ExecutionFilter(tool="rare"),
     "tenant": ExecutionFilter(tenant="t3"),
@@ -75,7 +75,7 @@ async def _ledger(name: str) -> AsyncIterator[Ledger | None]:
 
 
 async def filled(ledger: Ledger, count: int) -> None:
-    """Executions of forty tools, three doors, fifty tenants; the last fifty still run."""
+    """Executions of forty tools, three interfaces, fifty tenants; the last fifty still run."""
     luck = random.Random(1)
     limits = Limits()
     for at in range(count):
@@ -84,7 +84,7 @@ async def filled(ledger: Ledger, count: int) -> None:
         ledger.begin(
             StartRecord(
                 execution_id=name, program=Program(text=text), tools=(), limits=limits, began_at=1_000_000.0 + at,
-                door=luck.choice(["cli", "mcp", "http"]), tenant=f"t{at % 50}", session=f"s{at % 200}",
+                interface=luck.choice(["cli", "mcp", "http"]), tenant=f"t{at % 50}", session=f"s{at % 200}",
             )
         )  # fmt: skip
         tools = [f"tool{at % 40}", *(["rare"] if at % 10_007 == 3 else [])]

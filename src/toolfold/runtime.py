@@ -263,7 +263,7 @@ class Runtime(ExecutionControl):
         approve: Answers for tools that the policy asks for; without it `start` pauses for them.
         steps: The router's wrappers instead of the usual ones, which are made from the policy.
         session_files: Where sessions keep their files; by default in memory.
-        entry_name: What the door calls its way in, for messages.
+        entry_name: What the interface calls its way in, for messages.
         may_ask: Any tool may turn out to need an answer of the outside while it is served (`CallContext.approve`),
             so each program that is started can pause, and is kept so that it can be replayed.
         listeners: Told of what happens while it happens (`toolfold.events`), beside the log and OpenTelemetry.
@@ -273,7 +273,7 @@ class Runtime(ExecutionControl):
         paused_limits: How much memory guests of paused executions may hold; beyond it the oldest end, to be replayed.
         type_check: Have Monty's type checker look at each program before it runs, which takes some milliseconds;
             by default where programs run on Monty. Needs `toolfold[monty]` on any engine.
-        door: On record with each execution: the way in that this runtime serves.
+        interface: On record with each execution: the way in that this runtime serves.
         learn: Note what tools without an output schema return (keys and types, never values), to tell later programs.
         embedder: Texts in, vectors out; `search_tools` then finds by meaning, too.
     """
@@ -288,7 +288,7 @@ class Runtime(ExecutionControl):
         telemetry: bool = True, may_ask: bool = False, before_files: Callable[[str], Awaitable[None]] | None = None,
         type_check: bool | None = None, paused_limits: PausedLimits | None = None, isolation: str | None = None,
         warm: int | None = None, accept_no_isolation: bool | None = None, host_libraries: bool | None = None,
-        observer: Observer | None = None, learn: bool | Learning = True, door: str = "library",
+        observer: Observer | None = None, learn: bool | Learning = True, interface: str = "library",
     ) -> None:  # fmt: skip
         check_types(tools=tools, engine=engine, limits=limits, policy=policy, approve=approve, listeners=listeners)
         self._limits = limits or Limits()
@@ -312,7 +312,7 @@ class Runtime(ExecutionControl):
             listeners=Listeners([*listeners, *from_observer(observer)], usual_listeners(with_telemetry=telemetry)),
             learning=learning,
             context=CallContext(entry_name=entry_name, approve=approve, learned=learning.index),
-            door=door,
+            interface=interface,
         )
         self._checks = Checks(self._engine, with_types=type_check)
         self.sessions = Sessions(self._engine.end_session, store=session_files, limits=session_limits, now=ledger.now)

@@ -118,7 +118,7 @@ async def _write_nasty(own: Rig) -> None:
         ledger.begin(
             StartRecord(
                 execution_id=name, program=Program(text=f"# {NASTY}\nprint(1)"), tools=(spec,), limits=Limits(),
-                began_at=time.time() - 60, door=NASTY, session=NASTY, tenant=NASTY, engine=NASTY, isolation=NASTY,
+                began_at=time.time() - 60, interface=NASTY, session=NASTY, tenant=NASTY, engine=NASTY, isolation=NASTY,
                 rerun_of=rerun_of, files=(File(name=f"{NASTY}.txt", data=b"x", mime=NASTY),),
             )
         )  # fmt: skip

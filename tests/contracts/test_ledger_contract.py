@@ -644,7 +644,7 @@ async def test_a_story_goes_on_where_the_last_one_ended(ledger: AnyLedger) -> No
         (ExecutionFilter(), "dcba"),
         (ExecutionFilter(state="running"), "d"),
         (ExecutionFilter(status="failed"), "b"),
-        (ExecutionFilter(door="mcp"), "cb"),
+        (ExecutionFilter(interface="mcp"), "cb"),
         (ExecutionFilter(tool="price"), "ba"),
         (ExecutionFilter(tool="nothing"), ""),
         (ExecutionFilter(tenant="t"), "c"),
@@ -652,13 +652,13 @@ async def test_a_story_goes_on_where_the_last_one_ended(ledger: AnyLedger) -> No
         (ExecutionFilter(since=1001.0, until=1003.0), "cb"),
         (ExecutionFilter(text="100%"), "c"),
         (ExecutionFilter(text="PRICE"), "dba"),
-        (ExecutionFilter(door="mcp", tool="price"), "b"),
+        (ExecutionFilter(interface="mcp", tool="price"), "b"),
         (ExecutionFilter(id="b"), "b"),
         (ExecutionFilter(id="b", tenant="t"), ""),
         (ExecutionFilter(state="ended"), "cba"),
         (ExecutionFilter(state="ended", since=1001.0), "cb"),
         (ExecutionFilter(status="finished", text="price"), "a"),
-        (ExecutionFilter(door="", text="price"), "d"),
+        (ExecutionFilter(interface="", text="price"), "d"),
         (ExecutionFilter(session=""), "dcb"),
     ],
     ids=repr,
@@ -667,9 +667,9 @@ async def test_executions_are_found_by_what_is_known_of_them(
     ledger: AnyLedger, wanted: ExecutionFilter, found: str
 ) -> None:
     call = CallRecord(id=1, name="price", arguments={}, seconds=0.5, error="no", bytes_out=7)
-    ledger.begin(begun("a", session="s", door="cli"))
-    ledger.begin(begun("b", began_at=1001.0, door="mcp"))
-    ledger.begin(begun("c", began_at=1002.0, door="mcp", tenant="t", program=Program(text="'100%'")))
+    ledger.begin(begun("a", session="s", interface="cli"))
+    ledger.begin(begun("b", began_at=1001.0, interface="mcp"))
+    ledger.begin(begun("c", began_at=1002.0, interface="mcp", tenant="t", program=Program(text="'100%'")))
     ledger.begin(begun("d", began_at=1003.0))
     await ledger.finish("a", outcome("a", calls=(replace(call, error=None),)))
     saved = ContextSaved(bytes=-50)
@@ -698,7 +698,7 @@ async def test_executions_are_found_by_what_is_known_of_them(
 async def test_pages_hold_everyone_once_also_where_many_began_in_the_same_moment(ledger: AnyLedger) -> None:
     names = [f"{number:03}" for number in range(60)]
     for number, name in enumerate(names):
-        ledger.begin(begun(name, began_at=1000.0 + number // 25, door="mcp" if number % 2 else "cli"))
+        ledger.begin(begun(name, began_at=1000.0 + number // 25, interface="mcp" if number % 2 else "cli"))
         await ledger.finish(name, outcome(name))
 
     async def paged(wanted: ExecutionFilter) -> list[str]:
@@ -708,7 +708,7 @@ async def test_pages_hold_everyone_once_also_where_many_began_in_the_same_moment
         return found
 
     assert await paged(ExecutionFilter()) == names[::-1]
-    assert await paged(ExecutionFilter(door="mcp")) == names[1::2][::-1]
+    assert await paged(ExecutionFilter(interface="mcp")) == names[1::2][::-1]
     if not ledger.is_sealed:
         assert await paged(ExecutionFilter(text="acme", until=1002.0)) == names[49::-1]
 
@@ -735,13 +735,13 @@ async def test_an_execution_is_found_by_what_it_is_now_and_not_by_what_it_was(le
 async def test_what_is_forgotten_is_in_no_list(ledger: AnyLedger) -> None:
     call = CallRecord(id=1, name="price", arguments={})
     for name in "ab":
-        ledger.begin(begun(name, door="mcp", session="s", tenant="t"))
+        ledger.begin(begun(name, interface="mcp", session="s", tenant="t"))
         await ledger.finish(name, outcome(name, calls=(call,)), wait=True)
 
     assert await ledger.delete("a")
 
     wanted = [
-        ExecutionFilter(), ExecutionFilter(state="ended"), ExecutionFilter(status="finished"), ExecutionFilter(door="mcp"), ExecutionFilter(session="s"),
+        ExecutionFilter(), ExecutionFilter(state="ended"), ExecutionFilter(status="finished"), ExecutionFilter(interface="mcp"), ExecutionFilter(session="s"),
         ExecutionFilter(tenant="t"), ExecutionFilter(tool="price"), *([] if ledger.is_sealed else [ExecutionFilter(text="price")]),
     ]  # fmt: skip
     found = [[summary.execution_id for summary in await ledger.search(one)] for one in wanted]

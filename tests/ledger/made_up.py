@@ -230,7 +230,7 @@ beginnings = whole(
     began_at=numbers,
     expires_at=numbers,
     is_strict=flags,
-    door=texts,
+    interface=texts,
     is_direct=flags,
 )
 problems = whole(

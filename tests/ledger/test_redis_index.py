@@ -17,7 +17,7 @@ pytestmark = pytest.mark.long
 
 AT = "{toolfold}:"
 FILTERS = [
-    ExecutionFilter(), ExecutionFilter(state="ended"), ExecutionFilter(status="finished"), ExecutionFilter(door="mcp"), ExecutionFilter(session="s"),
+    ExecutionFilter(), ExecutionFilter(state="ended"), ExecutionFilter(status="finished"), ExecutionFilter(interface="mcp"), ExecutionFilter(session="s"),
     ExecutionFilter(tool="price"), ExecutionFilter(text="acme"),
 ]  # fmt: skip
 CALL = CallRecord(id=1, name="price", arguments={})
@@ -63,7 +63,7 @@ async def found(ledger: RedisLedger, wanted: ExecutionFilter) -> str:
 
 async def written(ledger: RedisLedger, *names: str) -> None:
     for number, name in enumerate(names):
-        ledger.begin(begun(name, began_at=1000.0 + number, door="mcp", session="s"))
+        ledger.begin(begun(name, began_at=1000.0 + number, interface="mcp", session="s"))
         ended = outcome(name, calls=(CALL,), context_saved=ContextSaved(bytes=7))
         await ledger.finish(name, ended, wait=True)
 
@@ -172,7 +172,9 @@ async def test_a_text_is_found_newest_first_however_the_executions_came_in(
             (began_at, name, text.lower().replace("\0", ""), f"s{number % 30}", "cli" if number % 2 else "mcp")
         )
         ledger.begin(
-            begun(name, began_at=began_at, program=Program(text=text), session=f"s{number % 30}", door=facts[-1][4])
+            begun(
+                name, began_at=began_at, program=Program(text=text), session=f"s{number % 30}", interface=facts[-1][4]
+            )
         )
         await ledger.finish(name, outcome(name))
     facts.sort(reverse=True)
@@ -185,17 +187,17 @@ async def test_a_text_is_found_newest_first_however_the_executions_came_in(
         ("5-hay", None, None),
     ]
     answers = [
-        await in_pages(ledger, ExecutionFilter(text=text, session=session, door=door), 64)
-        for text, session, door in asked
+        await in_pages(ledger, ExecutionFilter(text=text, session=session, interface=interface), 64)
+        for text, session, interface in asked
     ]
 
     assert answers == [
         [
             name
             for _, name, line, of, by in facts
-            if text.lower() in line and session in (None, of) and door in (None, by)
+            if text.lower() in line and session in (None, of) and interface in (None, by)
         ]
-        for text, session, door in asked
+        for text, session, interface in asked
     ]
     assert await found(ledger, ExecutionFilter(text="needle", since=500.0, until=501.0)) == "".join(
         name for began_at, name, line, *_ in facts if began_at == 500.0 and "needle" in line

@@ -117,7 +117,7 @@ class BackgroundExecution:
 # ----------------------------------------------------------------------------------------------------
 # The loop around pauses, written once: go on until there is an outcome, answering what the outside must answer.
 #
-# A door says how a pause is answered and renders what comes out. It must not know engines or ledgers.
+# An interface says how a pause is answered and renders what comes out. It must not know engines or ledgers.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -161,5 +161,5 @@ async def drive(runtime: Resumable, step: Paused | Outcome, answer: Answer) -> P
 
 
 async def refuse_approvals(paused: Paused) -> Answers:
-    """An `Answer` for doors that have nobody to ask: denies each approval, and leaves calls to the caller."""
+    """An `Answer` for interfaces that have nobody to ask: denies each approval, and leaves calls to the caller."""
     return Answers(decisions={call.id: NOBODY_CAN_APPROVE for call in paused.approvals})

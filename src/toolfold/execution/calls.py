@@ -392,7 +392,7 @@ async def serve_direct(services: Services, call: Call, *, idempotency_key: str |
     if tell is not None:
         tell(DirectCall(call, reply, seconds))
     if services.ledger.is_lasting:
-        start_record, outcome = direct_call(call, reply, seconds=seconds, door=services.door)
+        start_record, outcome = direct_call(call, reply, seconds=seconds, interface=services.interface)
         await put_on_record(
             services.ledger, start_record, outcome, CallEntry(call), ReplyEntry(reply, outcome.calls[0])
         )

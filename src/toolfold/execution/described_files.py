@@ -26,7 +26,7 @@ _TEXT: Final = "print(describe_files())"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DescribedFiles:
-    """What every program of a door finds in its data folder, and what a model is told of it."""
+    """What every program of an interface finds in its data folder, and what a model is told of it."""
 
     files: tuple[File, ...] = ()
     lines: tuple[str, ...] = ()

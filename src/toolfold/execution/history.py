@@ -1,6 +1,6 @@
 """Recorded executions: how far one came, what a replay must do again, and replies that a rerun reuses.
 
-For doors that must recognise a request that was already answered, perhaps by another process.
+For interfaces that must recognise a request that was already answered, perhaps by another process.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ class RecordedExecution:
 
 
 def read_recorded(history: ExecutionHistory) -> RecordedExecution:
-    """The part of a history that doors need."""
+    """The part of a history that interfaces need."""
     outside = frozenset(history.start_record.outside)
     reply_entries = [entry for entry in history.entries if isinstance(entry, ReplyEntry)]
     return RecordedExecution(
@@ -169,13 +169,13 @@ async def put_on_record(ledger: Ledger, start_record: StartRecord, outcome: Outc
         _log.warning("%s is not on record: %s", start_record.execution_id, error)
 
 
-def direct_call(call: Call, reply: Reply, *, seconds: float, door: str) -> tuple[StartRecord, Outcome]:
+def direct_call(call: Call, reply: Reply, *, seconds: float, interface: str) -> tuple[StartRecord, Outcome]:
     """What goes on record of a call without a program."""
     execution_id = os.urandom(8).hex()
     record = record_of(call, reply, 0.0, seconds)
     start_record = StartRecord(
         execution_id=execution_id, program=Program(text=_as_program(call)), tools=(), limits=_LIMITS,
-        began_at=time.time() - seconds, door=door, is_direct=True, is_strict=True,
+        began_at=time.time() - seconds, interface=interface, is_direct=True, is_strict=True,
     )  # fmt: skip
     outcome = Outcome(
         execution_id=execution_id, status="finished" if reply.error is None else "failed", calls=(record,),

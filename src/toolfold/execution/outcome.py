@@ -164,10 +164,10 @@ def _size(reply: Reply) -> int:
 # ----------------------------------------------------------------------------------------------------
 # What a program kept out of a model's context, against the same calls made directly.
 #
-# `docs/savings.md` has the method in words. Must not know engines or doors.
+# `docs/savings.md` has the method in words. Must not know engines or interfaces.
 
 ENTRY_NAME: Final = "execute_program"
-"""What a program is sent to a model's host with, in most doors; its size is counted as such a call."""
+"""What a program is sent to a model's host with, in most interfaces; its size is counted as such a call."""
 BYTES_PER_TOKEN: Final = 4
 
 
@@ -281,7 +281,7 @@ _HOW: Final = {
     "http": "name it under 'files' of the request, after an upload",
     "mcp": "read it with a tool",
 }
-"""By the door that the program came through; others have their own ways."""
+"""By the interface that the program came through; others have their own ways."""
 
 
 def host_file_hints(problem: Problem, start_record: StartRecord) -> tuple[str, ...]:
@@ -291,7 +291,7 @@ def host_file_hints(problem: Problem, start_record: StartRecord) -> tuple[str, .
     match = _NOT_FOUND.match(problem.message)
     if match is None or _WRITES.search(problem.source or ""):
         return ()
-    how = _HOW.get(start_record.door, "")
+    how = _HOW.get(start_record.interface, "")
     file_names = sorted(file.name for file in start_record.files)
     more = ", …" if len(file_names) > _MOST_NAMES else ""
     has = f"has {', '.join(file_names[:_MOST_NAMES])}{more}" if file_names else "is empty"

@@ -91,7 +91,7 @@ class RunRequest(msgspec.Struct, frozen=True, kw_only=True):
 
 def start_record_of(
     request: RunRequest, program: Program, specs: tuple[ToolSpec, ...], *, engine: Engine, saved_files: Sequence[File],
-    outputs: Sequence[File], door: str,
+    outputs: Sequence[File], interface: str,
 ) -> StartRecord:  # fmt: skip
     """The start, as it goes on record, with the session's files and the earlier output that the text mentions.
 
@@ -122,7 +122,7 @@ def start_record_of(
         began_at=time.time(),
         expires_at=request.expires_at,
         is_strict=request.is_taped or request.is_strict,
-        door=door,
+        interface=interface,
     )
 
 
@@ -147,7 +147,7 @@ class Services(msgspec.Struct, frozen=True, kw_only=True):
     learning: Learning
     context: CallContext
     """Of calls outside of any execution; each execution has a copy with its own id, approvals and budget."""
-    door: str = ""
+    interface: str = ""
     """On record with each execution."""
     alarm: Alarm = msgspec.field(default_factory=Alarm)
     """Of the executions' clocks."""

@@ -237,7 +237,7 @@ class ExecutionPlanner:
         program = Program(text=text)
         request = msgspec.structs.replace(request, execution_id="", outside=(), files=())  # the id is for one that runs
         start_record = start_record_of(
-            request, program, (), engine=services.engine, saved_files=(), outputs=(), door=services.door
+            request, program, (), engine=services.engine, saved_files=(), outputs=(), interface=services.interface
         )
         outcome = Outcome(
             execution_id=start_record.execution_id,
@@ -260,7 +260,7 @@ class ExecutionPlanner:
         saved_files = self._sessions.files(request.session.id) if request.session is not None else ()
         start_record = start_record_of(
             request, program, specs, engine=self.services.engine, saved_files=saved_files, outputs=outputs,
-            door=self.services.door,
+            interface=self.services.interface,
         )  # fmt: skip
         plan = self._plan(
             start_record, ReplayTape() if request.is_taped else None, request.session, can_pause=request.can_pause,

@@ -147,7 +147,7 @@ class ExecutionSummary:
     """Of the program, shortened."""
     session: str = ""
     tenant: str = ""
-    door: str = ""
+    interface: str = ""
     failed: int = 0
     """Calls that failed; counted when it has ended."""
     saved_bytes: int = 0
@@ -185,7 +185,7 @@ class ExecutionFilter:
     id: str | None = None
     state: State | None = None
     status: str | None = None
-    door: str | None = None
+    interface: str | None = None
     tool: str | None = None
     tenant: str | None = None
     session: str | None = None

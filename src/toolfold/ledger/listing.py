@@ -167,10 +167,10 @@ class UnindexedListing:
         sums: dict[tuple[float, str], list[int]] = defaultdict(lambda: [0, 0, 0])
         for summary, _ in takewhile(lambda row: row[0].began_at >= since, self._rows(tenant)):
             if summary.state == "ended":
-                totals = sums[summary.began_at // bucket * bucket, summary.door]
+                totals = sums[summary.began_at // bucket * bucket, summary.interface]
                 totals[0] += 1
                 totals[1 if summary.saved_bytes >= 0 else 2] += abs(summary.saved_bytes)
-        return [(at, door, *figures) for (at, door), figures in sorted(sums.items())]  # type: ignore[misc]
+        return [(at, interface, *figures) for (at, interface), figures in sorted(sums.items())]  # type: ignore[misc]
 
     async def uses(self, limit: int, tenant: str | None = None) -> Sequence[tuple[float, ToolUse]]:
         return [(summary.began_at, use) for summary, uses in islice(self._rows(tenant), limit) for use in uses]
@@ -183,7 +183,7 @@ def matches_filter(summary: ExecutionSummary, uses: Sequence[ToolUse], query: Ex
         (query.id, summary.execution_id),
         (query.state, summary.state),
         (query.status, summary.status),
-        (query.door, summary.door),
+        (query.interface, summary.interface),
         (query.tenant, summary.tenant),
         (query.session, summary.session),
     ]

@@ -379,5 +379,5 @@ def _summary(execution: _Execution) -> ExecutionSummary:
         first_line=first_line(start_record.program.sent_text),
         session=start_record.session,
         tenant=start_record.tenant,
-        door=start_record.door,
+        interface=start_record.interface,
     )

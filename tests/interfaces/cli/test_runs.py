@@ -121,7 +121,7 @@ def test_the_list_as_json_has_every_field(runs: Runs) -> None:
             "first_line": "await ask(\x1b[31m)",
             "session": "",
             "tenant": "",
-            "door": "",
+            "interface": "",
             "failed": 0,
             "saved_bytes": 0,
             "lanes": [],
@@ -137,21 +137,23 @@ def test_the_list_as_json_has_every_field(runs: Runs) -> None:
         (["--status", "failed"], []),
         (["--tool", "price"], ["ab22", "aa11"]),
         (["--tool", "charge"], []),
-        (["--door", "mcp"], []),
+        (["--interface", "mcp"], []),
         (["--since", "2027-01-15T08:00:01"], ["bb33", "ab22"]),
         (["--since", "1h"], ["bb33", "ab22", "aa11"]),
         (["--limit", "1"], ["bb33"]),
     ],
     ids=" ".join,
 )
-def test_the_list_is_narrowed_by_status_time_tool_and_door(options: list[str], found: list[str], runs: Runs) -> None:
+def test_the_list_is_narrowed_by_status_time_tool_and_interface(
+    options: list[str], found: list[str], runs: Runs
+) -> None:
     code, out, err = runs("list", "--json", *options)
 
     assert (code, [one["execution_id"] for one in json.loads(out)], err) == (0, found, "")
 
 
 def test_a_narrowed_list_without_a_line_says_so(runs: Runs) -> None:
-    assert runs("list", "--door", "mcp") == (0, "", "toolfold: no such executions in this ledger\n")
+    assert runs("list", "--interface", "mcp") == (0, "", "toolfold: no such executions in this ledger\n")
 
 
 def test_delete_takes_those_that_ended_and_a_paused_one_only_by_force(runs: Runs) -> None:

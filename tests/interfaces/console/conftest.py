@@ -40,7 +40,7 @@ def runtime(ledger: SqliteLedger, till: Till) -> Runtime:
         return len(name)
 
     approve = LedgerApproval(ledger, wait_seconds=60)
-    return Runtime([pay, price], ledger=ledger, policy=Policy(ask=["pay"]), approve=approve, door="library")
+    return Runtime([pay, price], ledger=ledger, policy=Policy(ask=["pay"]), approve=approve, interface="library")
 
 
 @pytest.fixture

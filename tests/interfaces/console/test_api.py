@@ -31,7 +31,7 @@ async def test_a_run_is_listed_shown_and_its_calls_can_be_opened(console: Consol
     call = await console.get(f"executions/{ended.execution_id}/calls/2")
     file = await console.client.get(f"/api/executions/{ended.execution_id}/files/in.txt")
 
-    assert (row["execution_id"], row["status"], row["calls"], row["door"]) == (
+    assert (row["execution_id"], row["status"], row["calls"], row["interface"]) == (
         ended.execution_id,
         "finished",
         2,
@@ -247,7 +247,7 @@ async def test_figures_and_savings_are_given(console: Console, runtime: Runtime)
     savings = await console.get("savings", days=1)
 
     assert (overview["running"], overview["recent"], overview["failed"]) == (0, 1, 0)
-    assert [(one["door"], one["executions"]) for one in savings["buckets"]] == [("library", 1)]
+    assert [(one["interface"], one["executions"]) for one in savings["buckets"]] == [("library", 1)]
     assert [(one["tool"], one["calls"]) for one in savings["tools"]] == [("price", 1)]
 
 

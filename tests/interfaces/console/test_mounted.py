@@ -1,4 +1,4 @@
-"""`toolfold serve --console`: the console beside the HTTP door, for its operator and for tenants with keys."""
+"""`toolfold serve --console`: the console beside the HTTP interface, for its operator and for tenants with keys."""
 
 import os
 import re

@@ -1,4 +1,4 @@
-"""The console beside the HTTP door: each request with a key counts, as every other request of that tenant does."""
+"""The console beside the HTTP interface: each request with a key counts, as every other request of that tenant does."""
 
 import asyncio
 from collections.abc import AsyncIterator

@@ -134,7 +134,7 @@ def make_server(workspace: Path, *, engine: str = "auto", any_workspace: bool = 
 
     @asynccontextmanager
     async def lifespan(_: Server[CallbackExecutions]) -> AsyncIterator[CallbackExecutions]:
-        async with Runtime(engine=engine, entry_name=TOOL_NAME, door="mcp") as runtime:
+        async with Runtime(engine=engine, entry_name=TOOL_NAME, interface="mcp") as runtime:
             yield CallbackExecutions(runtime, workspace=workspace)
 
     async def list_tools(*_: object) -> types.ListToolsResult:

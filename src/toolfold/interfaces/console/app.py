@@ -47,7 +47,7 @@ from toolfold.runtime import Runtime
 from toolfold.tools.tool import Decision, Tool
 
 # ----------------------------------------------------------------------------------------------------
-# From a config to a console: of its own, or beside the HTTP door. Listens to nothing.
+# From a config to a console: of its own, or beside the HTTP interface. Listens to nothing.
 
 
 def open_console(config: Config, *, modules: Sequence[Tool] = (), may_act: bool = True) -> tuple[FastAPI, Ledger, str]:
@@ -64,7 +64,12 @@ def open_console(config: Config, *, modules: Sequence[Tool] = (), may_act: bool 
         "approve": LedgerApproval(ledger, wait_seconds=config.approvals_wait)
     }
     runtime = open_runtime(
-        config, [*modules, *declared_tools(config)], **runtime_options(config), ledger=ledger, door="console", **approve
+        config,
+        [*modules, *declared_tools(config)],
+        **runtime_options(config),
+        ledger=ledger,
+        interface="console",
+        **approve,
     )
     access = Access(_key(config, ledger), may_act=may_act)
     app = create_console(runtime, ledger, access, hide_arguments=config.console.hide_arguments)
@@ -72,7 +77,7 @@ def open_console(config: Config, *, modules: Sequence[Tool] = (), may_act: bool 
 
 
 def mount_console(app: FastAPI, config: Config, ledger: Ledger) -> str:
-    """Put the console beside the HTTP door, at `/console`; the path of the link that lets one browser in.
+    """Put the console beside the HTTP interface, at `/console`; the path of the link that lets one browser in.
 
     Where tenants have keys, each signs in with its own and sees its own.
     """
@@ -99,11 +104,11 @@ def mount_console(app: FastAPI, config: Config, ledger: Ledger) -> str:
 
 
 def _describe(app: FastAPI, console: FastAPI, prefix: str) -> None:
-    """One page for both: what the console answers is in the door's own document."""
-    of_door = app.openapi
+    """One page for both: what the console answers is in the interface's own document."""
+    server_document = app.openapi
 
     def openapi() -> dict[str, Any]:
-        document = of_door()
+        document = server_document()
         if f"{prefix}/api/executions" not in document["paths"]:
             own = console.openapi()
             document["paths"] |= {f"{prefix}{path}": item for path, item in own["paths"].items()}
@@ -367,7 +372,7 @@ def create_console(
     app.add_exception_handler(ToolfoldError, _refuse)
     app.add_exception_handler(HTTPException, _refuse)
     app.state.watch = watch
-    # For `interfaces.http.setup`, which every door that listens uses.
+    # For `interfaces.http.setup`, which every interface that listens uses.
     app.state.max_connections = _STANDALONE.max_connections
     app.state.replicas = None
     app.state.drain = _no_drain

@@ -114,7 +114,7 @@ def of_history(history: ExecutionHistory, *, hidden: bool) -> dict[str, Json]:
         "state": history.state,
         "epoch": history.epoch,
         "began_at": start_record.began_at,
-        "door": start_record.door,
+        "interface": start_record.interface,
         "engine": start_record.engine,
         "isolation": start_record.isolation,
         "session": start_record.session,

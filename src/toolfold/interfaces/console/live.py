@@ -88,7 +88,7 @@ class LiveExecution:
             "execution_id": start.execution_id, "state": self.state, "status": "", "began_at": start.began_at,
             "seconds": time.time() - start.began_at, "calls": self.calls,
             "first_line": first_line(start.program.sent_text),
-            "session": start.session, "tenant": start.tenant, "door": start.door, "failed": self.failed,
+            "session": start.session, "tenant": start.tenant, "interface": start.interface, "failed": self.failed,
             "saved_bytes": 0, "lanes": [], "bars": self.bars, "open": sorted(self.open.values()),
             "asking": sorted(question.at for question in self.questions.values()), "waiting": len(self.questions),
         }  # fmt: skip

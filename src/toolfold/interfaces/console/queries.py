@@ -45,7 +45,7 @@ class QueryRoutes:
 
     async def executions(
         self, request: Request, state: Literal["running", "paused", "ended"] | None = None, status: str | None = None,
-        door: str | None = None, tool: str | None = None, tenant: str | None = None, session: str | None = None,
+        interface: str | None = None, tool: str | None = None, tenant: str | None = None, session: str | None = None,
         since: float | None = None, until: float | None = None, text: str | None = None,
         limit: Annotated[int, Query(ge=1, le=500)] = 100, before: str = "",
     ) -> Response:  # fmt: skip
@@ -57,8 +57,8 @@ class QueryRoutes:
         if viewer.tenant is not None:
             tenant = viewer.tenant
         search_filter = ExecutionFilter(
-            state=state, status=status, door=door, tool=tool, tenant=tenant, session=session, since=since, until=until,
-            text=text,
+            state=state, status=status, interface=interface, tool=tool, tenant=tenant, session=session, since=since,
+            until=until, text=text,
         )  # fmt: skip
         # Not waited for: whoever also listens is told to read again once it knows the calls of those that run.
         self._watch.begin()
@@ -122,7 +122,7 @@ class QueryRoutes:
         return [
             {
                 **json_shapes.of_question(call, hidden=self._is_hidden), "execution_id": live.start_record.execution_id,
-                "epoch": live.epoch, "door": live.start_record.door, "began_at": live.start_record.began_at,
+                "epoch": live.epoch, "interface": live.start_record.interface, "began_at": live.start_record.began_at,
                 "program_line": _line(live.start_record.program.sent_text, call.facts.get("line", 0)),
             }
             for live, call in self._watch.waiting(viewer.tenant)
@@ -148,7 +148,7 @@ class QueryRoutes:
         })  # fmt: skip
 
     async def savings(self, request: Request, days: Annotated[float, Query(gt=0, le=366)] = 7.0) -> Response:
-        """What stayed out of models' contexts and what was lost, over time, by door and by tool, in bytes."""
+        """What stayed out of models' contexts and what was lost, over time, by interface and by tool, in bytes."""
         viewer = await self._access.viewer(request)
         since = time.time() - days * _DAY
         bucket = _HOUR if days <= 2 else _DAY
@@ -161,8 +161,8 @@ class QueryRoutes:
         return json_response(200, {
             "bucket_seconds": bucket,
             "buckets": [
-                {"at": at, "door": door, "executions": count, "saved_bytes": gain, "lost_bytes": loss}
-                for at, door, count, gain, loss in rows
+                {"at": at, "interface": interface, "executions": count, "saved_bytes": gain, "lost_bytes": loss}
+                for at, interface, count, gain, loss in rows
             ],
             "tools": [
                 {"tool": tool, "calls": calls, "reply_bytes": size}

@@ -117,7 +117,7 @@ async def _open_child(
     engine: str, engine_options: Mapping[str, Any] | None, limits: Limits | None, in_flight: int
 ) -> AsyncIterator[Child]:
     async with Runtime(
-        engine=engine, engine_options=engine_options, limits=limits, entry_name=TOOL_NAME, door="gem", steps=(),
+        engine=engine, engine_options=engine_options, limits=limits, entry_name=TOOL_NAME, interface="gem", steps=(),
         learn=False,
     ) as runtime:  # fmt: skip
         yield _LocalChild(InlinePrograms(runtime, limits=limits), asyncio.Semaphore(in_flight))

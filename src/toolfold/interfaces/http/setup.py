@@ -78,7 +78,7 @@ def _app(config: Config, modules: Sequence[Tool], folder: Path, ledger: Ledger) 
         ledger=ledger,
         session_files=store,
         entry_name=ENTRY_NAME,
-        door="http",
+        interface="http",
         # A server has no person in front of it, unless it asks its clients: then programs pause for a yes.
         **(approvals_of(config, ledger) or ({} if config.http.ask_clients else {"approve": deny})),
         before_files=None if replicas is None else replicas.confirm,

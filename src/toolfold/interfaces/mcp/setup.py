@@ -48,7 +48,7 @@ def create_mcp_server(
     options = runtime_options(config)
     ledger = ledger_of(config)
     approve = approvals_of(config, ledger, ask_client)
-    runtime = Runtime(**options, ledger=OwnedLedger(ledger), entry_name=ENTRY_NAME, door="mcp", **approve)
+    runtime = Runtime(**options, ledger=OwnedLedger(ledger), entry_name=ENTRY_NAME, interface="mcp", **approve)
     local = [*modules, *declared_tools(config)]
     strays = StrayPatterns(config)
     if not config.servers:

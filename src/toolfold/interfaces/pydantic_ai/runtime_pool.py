@@ -229,7 +229,7 @@ class RuntimePool:
             learn=self._learning(state),
             steps=(from_record, step),
             entry_name="run_code",
-            door="pydantic_ai",
+            interface="pydantic_ai",
             telemetry=False,  # Pydantic AI traces each call already
             may_ask=True,  # not `Policy(ask=...)`: a handler of the agent may answer on the way, and then the tool runs
         )

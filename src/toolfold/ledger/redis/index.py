@@ -58,7 +58,7 @@ def rows_of(packed: bytes, seal: Seal | NoSeal) -> Iterator[Row]:
 
 
 def _row(values: list[bytes], seal: Seal | NoSeal) -> Row:
-    execution_id, state, status, began_at, seconds, calls, title, session, tenant, door, sealed = values
+    execution_id, state, status, began_at, seconds, calls, title, session, tenant, interface, sealed = values
     name = execution_id.decode()
     facts = decode_facts(seal.open(sealed, f"{name}/facts")) if sealed else None
     summary = ExecutionSummary(
@@ -71,7 +71,7 @@ def _row(values: list[bytes], seal: Seal | NoSeal) -> Row:
         first_line=seal.open(title, f"{name}/title").decode(),
         session=session.decode(),
         tenant=tenant.decode(),
-        door=door.decode(),
+        interface=interface.decode(),
         failed=0 if facts is None else facts.failed,
         saved_bytes=0 if facts is None else facts.saved_bytes,
         lanes=() if facts is None else facts.lanes,

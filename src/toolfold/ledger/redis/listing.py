@@ -192,7 +192,7 @@ class RedisListing:
         return dict(zip(("running", "paused", "recent", "failed"), figures, strict=True))
 
     async def savings(self, since: float, bucket: float, tenant: str | None) -> list[Saving]:
-        """By time and door: the start of the bucket, door, executions, bytes saved, bytes lost."""
+        """By time and interface: the start of the bucket, interface, executions, bytes saved, bytes lost."""
         await self._index_missing()
         sums: dict[tuple[float, str], list[int]] = defaultdict(lambda: [0, 0, 0])
         place: Sequence[Any] = ("", "")
@@ -200,11 +200,11 @@ class RedisListing:
             arguments = (_LOOKED_AT // 4, *place, repr(since), repr(bucket), int(tenant is not None), tenant or "")
             groups, *place = await self._ask(_SAVINGS, *arguments)
             for key, *figures in groups:
-                at, _, door = key.decode().partition(" ")
-                totals = sums[float(at) * bucket, door]
+                at, _, interface = key.decode().partition(" ")
+                totals = sums[float(at) * bucket, interface]
                 totals[:] = [total + int(figure) for total, figure in zip(totals, figures, strict=True)]
             if not place[0]:
-                return [(at, door, *totals) for (at, door), totals in sorted(sums.items())]  # type: ignore[misc]
+                return [(at, interface, *totals) for (at, interface), totals in sorted(sums.items())]  # type: ignore[misc]
 
     async def uses(self, limit: int, tenant: str | None) -> list[tuple[float, ToolUse]]:
         """Of the newest executions: when each began, and what it did with a tool."""
@@ -238,7 +238,8 @@ class RedisListing:
         """Those that an execution must be in; where something is empty, it is in none."""
         tool = None if query.tool is None else index.tool_name(query.tool, self._seal)
         values_by_name = {
-            "state": query.state, "status": query.status, "door": query.door, "session": query.session, "tool": tool
+            "state": query.state, "status": query.status, "door": query.interface, "session": query.session,
+            "tool": tool,
         }  # fmt: skip
         sets = [f"by:{name}:{value}" for name, value in values_by_name.items() if value]
         return sets if query.tenant is None else [*sets, f"of:{query.tenant}"]

@@ -225,7 +225,7 @@ class Composer:
         write.arguments += [
             await self._pack(body, f"{record.id}/0"), self._seal.seal(title.encode(), f"{record.id}/title"),
             start.session, start.tenant, repr(start.began_at), write.granted, grant, self._seal.key_id, record.mark,
-            milliseconds(start.expires_at + EXPIRED_SECONDS) if start.expires_at else "", start.door,
+            milliseconds(start.expires_at + EXPIRED_SECONDS) if start.expires_at else "", start.interface,
             searched_title(title, self._seal),
         ]  # fmt: skip
 

@@ -435,7 +435,7 @@ class SqliteListing:
         }
 
     def savings(self, since: float, bucket: float, tenant: str | None) -> list[tuple[float, str, int, int, int]]:
-        """By time and door: the start of the bucket, door, executions, bytes saved, bytes lost."""
+        """By time and interface: the start of the bucket, interface, executions, bytes saved, bytes lost."""
         of_tenant, values = ("", ()) if tenant is None else (" AND tenant = ?", (tenant,))
         rows = self._db.execute(
             "SELECT cast(began_at / ? AS INTEGER) * ? AS at, door, count(*), sum(max(saved_bytes, 0)),"  # noqa: S608 - the same
@@ -443,7 +443,7 @@ class SqliteListing:
             " GROUP BY at, door ORDER BY at, door",
             (bucket, bucket, since, *values),
         )
-        return [(float(at), door, count, gain, loss) for at, door, count, gain, loss in rows]
+        return [(float(at), interface, count, gain, loss) for at, interface, count, gain, loss in rows]
 
     def uses(self, limit: int, tenant: str | None) -> Iterator[tuple[float, ToolUse]]:
         """Of the executions that ended last, newest first: when each began, and what it did with a tool."""
@@ -475,7 +475,7 @@ class SqliteListing:
     def _conditions(self, query: ExecutionFilter) -> tuple[list[str], list[Any]]:
         where, values = [], []
         for name in _EQUAL:
-            value = getattr(query, name)
+            value = query.interface if name == "door" else getattr(query, name)
             if value is not None:
                 where.append(f"e.{name} = ?")
                 values.append(value)
@@ -500,7 +500,21 @@ class SqliteListing:
         return self._seal.digest(tool.encode())
 
     def _summary(self, row: Sequence[Any]) -> ExecutionSummary:
-        execution_id, state, status, began_at, seconds, calls, title, session, tenant, door, failed, saved, lanes = row
+        (
+            execution_id,
+            state,
+            status,
+            began_at,
+            seconds,
+            calls,
+            title,
+            session,
+            tenant,
+            interface,
+            failed,
+            saved,
+            lanes,
+        ) = row
         return ExecutionSummary(
             execution_id=execution_id,
             state=state,
@@ -511,7 +525,7 @@ class SqliteListing:
             first_line=self._seal.open(title, f"{execution_id}/title").decode(),
             session=session,
             tenant=tenant,
-            door=door,
+            interface=interface,
             failed=failed,
             saved_bytes=saved,
             lanes=_decode_lanes(lanes) if lanes else (),

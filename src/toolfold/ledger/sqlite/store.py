@@ -310,7 +310,7 @@ class SqliteLedger:
         return await self._read(lambda tables: tables.listing.counts(since, tenant))
 
     async def savings(self, since: float, bucket: float, tenant: str | None = None) -> Sequence[Saving]:
-        """By time and door: what stayed out of contexts, and what was lost."""
+        """By time and interface: what stayed out of contexts, and what was lost."""
         return await self._read(lambda tables: tables.listing.savings(since, bucket, tenant))
 
     async def uses(self, limit: int, tenant: str | None = None) -> Sequence[tuple[float, ToolUse]]:

@@ -113,7 +113,7 @@ class Tables:
         title = self._seal.seal(first_line(start.program.sent_text).encode(), f"{start.execution_id}/title")
         values = (
             start.execution_id, start.began_at, self.changes.now(), start.session, start.tenant, len(body), is_full,
-            granted, title, start.door, owner,
+            granted, title, start.interface, owner,
         )  # fmt: skip
         try:
             cursor = self._db.execute(

@@ -344,7 +344,7 @@ def run_batch(options: BatchOptions) -> int:
                     runtime_factory(config, "tools", Runtime), tools=load_tools(options.tools),
                     **choose_engine(config, engine=options.engine, isolation=None, address=options.address),
                     limits=limits, ledger=ledger,
-                    door="cli",
+                    interface="cli",
                 )  # fmt: skip
                 code = run_until_stopped(
                     _run(make_runtime, ledger, programs, results, summary, done, options.in_flight)

@@ -216,7 +216,7 @@ def _runtime_for(job: DetachedJob, config: Config | None) -> tuple[Callable[...,
         approve = approve_at_terminal(is_yes=True)
     make_runtime = partial(
         runtime_factory(config, job.text, Runtime), tools=tools, **engine_arguments, limits=job.limits,
-        ledger=_PatientLedger(ledger), door="cli", approve=approve,
+        ledger=_PatientLedger(ledger), interface="cli", approve=approve,
     )  # fmt: skip
     return make_runtime, ledger
 

@@ -55,7 +55,7 @@ def run_program(options: RunOptions, open_runtime: Callable[..., Runtime] | None
                 **approvals(setup.config, options, ledger),
                 limits=limits,
                 ledger=ledger,
-                door="cli",
+                interface="cli",
                 # Whoever wants spans has set something up by now: its own start, or the tools file.
                 telemetry="opentelemetry" in sys.modules,
             )

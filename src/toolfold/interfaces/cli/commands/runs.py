@@ -70,9 +70,9 @@ def _list(
         typer.Option(metavar="AGE|DATE", help="Only executions that started since then: 30m, 2h, 7d, or 2026-01-31."),
     ] = None,
     tool: Annotated[str | None, typer.Option(metavar="NAME", help="Only executions that called this tool.")] = None,
-    door: Annotated[
+    interface: Annotated[
         str | None,
-        typer.Option(metavar="NAME", help="Only executions started through it: cli, library, mcp, http, ..."),
+        typer.Option(metavar="NAME", help="Only executions through this interface: cli, library, mcp, http, ..."),
     ] = None,
     limit: _Limit = 20,
     json: _AsJson = False,
@@ -90,7 +90,7 @@ def _list(
         status=None if is_state else status,
         since=None if since is None else moment_of(since),
         tool=tool,
-        door=door,
+        interface=interface,
     )
     summaries = with_ledger(ledger or context.obj, lambda store: store.search(criteria, limit=limit))
     return history.print_list(summaries, as_json=json, is_filtered=criteria != ExecutionFilter())

@@ -131,7 +131,7 @@ class _Wait:
     @property
     def _next_step(self) -> str:
         ends = f"'toolfold runs wait {self._id} --cancel' ends it"
-        if self._start_record.door == "cli":
+        if self._start_record.interface == "cli":
             return f"'toolfold runs rerun {self._id}' runs it again with the recorded replies, {ends}"
         return f"its client can go on with it, or {ends}"
 
@@ -175,13 +175,13 @@ class _Wait:
 
     @property
     def _can_answer(self) -> bool:
-        return self._terminal is not None and self._start_record.door == "cli"
+        return self._terminal is not None and self._start_record.interface == "cli"
 
     @property
     def _expected_answer(self) -> str:
         return (
             "an answer at a terminal or in the console"
-            if self._start_record.door == "cli"
+            if self._start_record.interface == "cli"
             else "an answer of its client"
         )
 
@@ -252,7 +252,7 @@ def rerun(
             **approvals(config, options, ledger),
             limits=limits,
             ledger=ledger,
-            door="cli",
+            interface="cli",
         )
         outcome = run_until_stopped(once(runtime))
     if isinstance(outcome, int):

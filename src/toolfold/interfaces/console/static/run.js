@@ -109,7 +109,7 @@ export async function run(main, { id, isCurrent }) {
       h("button", { class: "main", type: "button", id: "rerun", disabled: missing || !execution.may_act || execution.state !== "ended", title: why, onclick: () => { location.hash = `#/runs/${encodeURIComponent(id)}/rerun`; } }, "Rerun with a fix"));
     const fact = (name, text) => (text ? h("span", {}, `${name} `, h("b", {}, text)) : null);
     const spent = execution.outcome?.seconds ?? Date.now() / 1000 - execution.began_at;
-    fill(facts, fact("began", moment(execution.began_at)), fact(execution.outcome ? "took" : "runs for", seconds(spent)), fact("door", execution.door), fact("engine", execution.engine && `${execution.engine} (${execution.isolation})`),
+    fill(facts, fact("began", moment(execution.began_at)), fact(execution.outcome ? "took" : "runs for", seconds(spent)), fact("interface", execution.interface), fact("engine", execution.engine && `${execution.engine} (${execution.isolation})`),
       fact("session", execution.session), fact("tenant", execution.tenant), execution.is_direct ? fact("", "a direct call, shown as a program") : null,
       execution.rerun_of ? h("span", {}, "rerun of ", h("a", { class: "mono", href: `#/runs/${encodeURIComponent(execution.rerun_of)}` }, execution.rerun_of.slice(0, 12)), " · ", h("a", { href: `#/runs/${encodeURIComponent(id)}/compare` }, "compare")) : null,
       missing ? h("span", {}, `cannot be rerun here: no ${execution.missing_tools.slice(0, 3).join(", ")}`) : null);

@@ -3,7 +3,7 @@ import { everything, get } from "./api.js";
 import { ago, bytes, fill, h, pill, plural, seconds } from "./dom.js";
 import { LongList } from "./lists.js";
 
-const FIELDS = ["text", "status", "door", "tool", "session", "tenant", "since"];
+const FIELDS = ["text", "status", "interface", "tool", "session", "tenant", "since"];
 const SINCE = { hour: 3600, day: 86400, week: 604800 };
 // As in models.py.
 const NOTHING_RAN = ["rejected"];
@@ -62,7 +62,7 @@ export async function runs(main, { query }) {
   fill(filters, text,
     choice("status", "Status", [["", "Any status"], ["running", "Running"], ["paused", "Paused"], ["finished", "Finished"], ["failed", "Failed"],
       ["rejected", "Rejected"], ["timeout", "Timeout"], ["limit", "Limit"], ["cancelled", "Cancelled"]]),
-    choice("door", "Door", [["", "Any door"], ["cli", "cli"], ["mcp", "mcp"], ["http", "http"], ["library", "library"], ["pydantic_ai", "pydantic_ai"], ["console", "console"]]),
+    choice("interface", "Interface", [["", "Any interface"], ["cli", "cli"], ["mcp", "mcp"], ["http", "http"], ["library", "library"], ["pydantic_ai", "pydantic_ai"], ["console", "console"]]),
     choice("since", "Time", [["", "Any time"], ["hour", "Last hour"], ["day", "Last day"], ["week", "Last week"]]),
     field("tool", "Tool"), field("session", "Session"), tenant);
 
@@ -99,7 +99,7 @@ export async function runs(main, { query }) {
     if (rows.length) { if (!list.element.isConnected) fill(body, h("div", { class: "head" }, heads), list.element); list.show(rows); return; }
     const any = Object.values(wanted).some(Boolean);
     fill(body, h("div", { class: "empty" }, h("b", {}, any ? "Nothing matches" : "No runs yet"),
-      any ? "Take away a filter." : "Run a program with toolfold run, or through any door that shares this ledger: it shows up here at once."));
+      any ? "Take away a filter." : "Run a program with toolfold run, or through any interface that shares this ledger: it shows up here at once."));
   }
 
   const figures = async () => {
@@ -115,8 +115,8 @@ export async function runs(main, { query }) {
   };
 
   function matches(row) {
-    const { state, status, door, session, tenant: owner, text: words } = asked();
-    return (!state || row.state === state) && (!status || row.status === status) && (!door || row.door === door)
+    const { state, status, interface: origin, session, tenant: owner, text: words } = asked();
+    return (!state || row.state === state) && (!status || row.status === status) && (!origin || row.interface === origin)
       && (!session || row.session === session) && (!owner || row.tenant === owner) && !wanted.tool
       && (!words || row.first_line.toLowerCase().includes(words.toLowerCase()));
   }
@@ -146,7 +146,7 @@ export async function runs(main, { query }) {
 function drawRow(row) {
   const saved = row.state !== "ended" || !row.saved_bytes ? h("span", { class: "muted" }, "–")
     : h("span", { class: row.saved_bytes > 0 ? "gain" : "loss" }, bytes(row.saved_bytes));
-  const sub = [row.door || "–", ago(row.began_at), row.session && `session ${row.session}`, row.tenant && `tenant ${row.tenant}`];
+  const sub = [row.interface || "–", ago(row.began_at), row.session && `session ${row.session}`, row.tenant && `tenant ${row.tenant}`];
   return h("a", { class: "run", role: "listitem", href: `#/runs/${encodeURIComponent(row.execution_id)}`, "data-key": row.execution_id },
     pill(row),
     h("div", { class: "line" }, h("div", { class: "mono line" }, row.first_line || "(empty)"), h("div", { class: "sub" }, sub.filter(Boolean).join(" · "))),

@@ -9,8 +9,8 @@ export async function savings(main, { query }) {
   const loss = found.buckets.reduce((sum, one) => sum + one.lost_bytes, 0);
   const count = found.buckets.reduce((sum, one) => sum + one.executions, 0);
   const card = (text, about, kind = "") => h("div", { class: `panel stat ${kind}` }, h("b", {}, text), h("span", {}, about));
-  const doors = new Map();
-  for (const one of found.buckets) { const sum = doors.get(one.door) ?? [0, 0, 0]; doors.set(one.door, [sum[0] + one.executions, sum[1] + one.saved_bytes, sum[2] + one.lost_bytes]); }
+  const interfaces = new Map();
+  for (const one of found.buckets) { const sum = interfaces.get(one.interface) ?? [0, 0, 0]; interfaces.set(one.interface, [sum[0] + one.executions, sum[1] + one.saved_bytes, sum[2] + one.lost_bytes]); }
   const cell = (text) => h("td", { class: "num" }, text);
   const pick = h("select", { "aria-label": "Time", onchange: () => { location.hash = `#/savings?days=${pick.value}`; } }, [[1, "Last day"], [7, "Last week"], [30, "Last 30 days"], [90, "Last 90 days"]].map(([value, text]) => h("option", { value, selected: value === days }, text)));
   const place = h("div", { class: "body" });
@@ -18,7 +18,7 @@ export async function savings(main, { query }) {
     h("div", { class: "stats" }, card(bytes(gain), "kept out of contexts"), card(bytes(loss), "lost, where direct calls were cheaper", loss ? "alert" : ""), card(`≈ ${rounded((gain - loss) / 4)}`, "tokens, net; 4 bytes are 1 token"), card(count.toLocaleString(), "executions")),
     h("div", { class: "panel" }, h("header", {}, h("h2", {}, "Over time"), h("span", { class: "muted small" }, "gains above the line, losses below")), place),
     h("div", { class: "split" },
-      h("div", { class: "panel" }, h("header", {}, h("h2", {}, "By door")), h("div", { class: "wide" }, h("table", {}, h("thead", {}, h("tr", {}, h("th", {}, "Door"), ["Executions", "Kept out", "Lost"].map((text) => h("th", { class: "num" }, text)))), h("tbody", {}, [...doors].map(([door, [runs, saved, lost]]) => h("tr", {}, h("td", {}, door || "–"), cell(runs.toLocaleString()), cell(bytes(saved)), cell(bytes(lost)))))))),
+      h("div", { class: "panel" }, h("header", {}, h("h2", {}, "By interface")), h("div", { class: "wide" }, h("table", {}, h("thead", {}, h("tr", {}, h("th", {}, "Interface"), ["Executions", "Kept out", "Lost"].map((text) => h("th", { class: "num" }, text)))), h("tbody", {}, [...interfaces].map(([name, [runs, saved, lost]]) => h("tr", {}, h("td", {}, name || "–"), cell(runs.toLocaleString()), cell(bytes(saved)), cell(bytes(lost)))))))),
       h("div", { class: "panel" }, h("header", {}, h("h2", {}, "By tool"), h("span", { class: "muted small" }, "replies that programs read, of the latest executions")), h("div", { class: "wide" }, h("table", {}, h("thead", {}, h("tr", {}, h("th", {}, "Tool"), h("th", { class: "num" }, "Calls"), h("th", { class: "num" }, "Replies"))), h("tbody", {}, found.tools.map((one) => h("tr", {}, h("td", { class: "mono" }, one.tool), cell(one.calls.toLocaleString()), cell(bytes(one.reply_bytes))))))))));
   // One unit is one pixel, so that its words are as large as all others.
   const draw = () => fill(place, chart(found, Math.max(200, place.clientWidth - 28)));
