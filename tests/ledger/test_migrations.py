@@ -1,23 +1,31 @@
-"""Ledgers that an older toolfold wrote, and files that are not whole."""
+"""Ledger files of other formats, and files that are not whole.
+
+The samples are folders that the code of commit f546cd8 left when it was killed: a program that has ended, one that is
+paused, and one whose start is only in the write-ahead log.
+"""
 
 import gzip
+import io
+import math
 import sqlite3
-import time
+import tarfile
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from tests.ledger.made_up import begun, given, made, outcome
 from toolfold import Reply, Runtime, UsageError, tool
+from toolfold.ledger.base import ExecutionFilter, ExecutionHistory, Retention
 from toolfold.ledger.sqlite.schema import FORMAT
 from toolfold.ledger.sqlite.store import SqliteLedger
+from toolfold.models import ContextSaved, File
 
 FORMATS = Path(__file__).parent / "formats"
-KEYS = {
-    f"format{version}{sealed}": "correct horse battery staple" if sealed else None
-    for version in (1, 2, 3, 4, 5)
-    for sealed in ("", "-sealed")
-}
+KEYS = {"format5": None, "format5-sealed": "correct horse battery staple"}
+FOREVER = Retention(age_seconds=math.inf)
+PRICE = given(1, 7.5, symbol="ACME")
 
 
 @tool
@@ -26,57 +34,143 @@ async def save(key: int) -> int:
     return key * 10
 
 
+@pytest.fixture
+def unpacked(tmp_path: Path) -> Any:
+    """Unpacks a sample; the path of its ledger."""
+
+    def unpack(name: str) -> Path:
+        sample = gzip.decompress((FORMATS / f"{name}.tar.gz").read_bytes())
+        with tarfile.open(fileobj=io.BytesIO(sample)) as archive:
+            archive.extractall(tmp_path, filter="data")
+        return tmp_path / "ledger.sqlite"
+
+    return unpack
+
+
 def version_of(path: Path) -> int:
     with closing(sqlite3.connect(path)) as connection:
-        found: int = connection.execute("PRAGMA user_version").fetchone()[0]
-    return found
+        version: int = connection.execute("PRAGMA user_version").fetchone()[0]
+    return version
+
+
+def rows_by_table(path: Path) -> dict[str, list[dict[str, Any]]]:
+    with closing(sqlite3.connect(path)) as connection:
+        connection.row_factory = sqlite3.Row
+        names = [
+            name
+            for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")
+            if not name.startswith("sqlite_")
+        ]
+        rows = {name: [dict(row) for row in connection.execute(f"SELECT * FROM {name}")] for name in names}
+    rows["facts"] = [row for row in rows["facts"] if row["name"] != "clock"]  # of this machine, since it was started
+    return rows
+
+
+def layout_of(path: Path) -> dict[str, list[str]]:
+    """The columns of each table, in any order, and those of each index."""
+    with closing(sqlite3.connect(path)) as connection:
+        tables = connection.execute(
+            "SELECT m.name, c.name FROM sqlite_master m, pragma_table_info(m.name) c WHERE m.type = 'table'"
+            " ORDER BY m.name, c.name"
+        ).fetchall()
+        indexes = connection.execute(
+            "SELECT m.name, c.name FROM sqlite_master m, pragma_index_info(m.name) c WHERE m.type = 'index'"
+            " ORDER BY m.name, c.seqno"
+        ).fetchall()
+    columns: dict[str, list[str]] = {}
+    for name, column in (*tables, *indexes):
+        columns.setdefault(name, []).append(column)
+    return columns
 
 
 @pytest.mark.parametrize("name", list(KEYS))
-async def test_a_ledger_of_an_older_format_is_read_resumed_and_kept_as_it_was(name: str, tmp_path: Path) -> None:
-    path = tmp_path / "ledger.sqlite"
-    path.write_bytes(gzip.decompress((FORMATS / f"{name}.sqlite.gz").read_bytes()))
-    ledger = SqliteLedger(path, key=KEYS[name])
+async def test_a_file_of_the_format_before_is_migrated_with_every_value(name: str, unpacked: Any) -> None:
+    path = unpacked(name)
+    ledger = SqliteLedger(path, key=KEYS[name], keep=FOREVER)
 
-    ended = await ledger.load("a" * 16)
+    ended, killed = await ledger.load("c" * 16), await ledger.load("d" * 16)
+    interfaces = {one.execution_id[0]: one.interface for one in await ledger.search(ExecutionFilter())}
+    over_mcp = [one.execution_id[0] for one in await ledger.search(ExecutionFilter(interface="mcp"))]
+    savings = await ledger.savings(0.0, 1e12)
+    await ledger.close()
+
+    assert ended == ExecutionHistory(
+        start_record=begun(
+            "c" * 16, interface="cli", session="s", tenant="t", files=(File(name="in.txt", data=b"1"),),
+            brought=("in.txt",), seed=7,
+        ),
+        entries=(made(1, symbol="ACME"), PRICE),
+        state="ended",
+        epoch=0,
+        outcome=outcome(
+            "c" * 16, value=7.5, stdout="7.5\n", calls=(PRICE.record,), seconds=0.5,
+            context_saved=ContextSaved(bytes=7),
+        ),
+    )  # fmt: skip
+    assert killed == ExecutionHistory(
+        start_record=begun("d" * 16, began_at=1002.0, interface="http"),
+        entries=(made(1, symbol="ACME"),),
+        state="running",
+        epoch=0,
+    )
+    assert interfaces == {"a": "mcp", "b": "mcp", "c": "cli", "d": "http", "e": ""}
+    assert over_mcp == ["b", "a"]
+    assert savings == [(0.0, "", 1, 0, 0), (0.0, "cli", 1, 7, 0), (0.0, "mcp", 1, 0, 52)]
+
+
+@pytest.mark.parametrize("name", list(KEYS))
+async def test_the_migrated_file_has_all_rows_of_the_old_one_which_is_kept(
+    name: str, unpacked: Any, tmp_path: Path
+) -> None:
+    path = unpacked(name)
+    await SqliteLedger(path, key=KEYS[name], keep=FOREVER).close()
+    await SqliteLedger(tmp_path / "new.sqlite").close()
+
+    old = tmp_path / "ledger.sqlite.format5"
+    before, after = rows_by_table(old), rows_by_table(path)
+    killed = next(row for row in after["executions"] if row["id"] == "d" * 16)
+    expected = {
+        **before,
+        "executions": [
+            *({**row, "owner": ""} for row in before["executions"]),
+            killed,
+        ],
+        "pieces": [*before["pieces"], *(row for row in after["pieces"] if row["execution"] == killed["number"])],
+    }
+    assert after == expected
+    assert [row["id"][0] for row in after["executions"]] == ["a", "b", "c", "e", "d"]
+    assert layout_of(path) == layout_of(tmp_path / "new.sqlite")
+    assert (version_of(path), version_of(old), oct(old.stat().st_mode & 0o777)) == (FORMAT, 5, "0o600")
+
+
+@pytest.mark.parametrize("name", list(KEYS))
+async def test_a_paused_program_of_the_format_before_is_resumed(name: str, unpacked: Any) -> None:
+    ledger = SqliteLedger(unpacked(name), key=KEYS[name], keep=FOREVER)
+
     async with Runtime([save], ledger=ledger, engine="process") as runtime:
-        outcome = await runtime.resume("b" * 16, [Reply(call_id=2, value="answer")])
+        resumed = await runtime.resume("b" * 16, [Reply(call_id=2, value="answer")])
         await runtime.call("save", {"key": 1})
         uses = (await runtime.learned()).uses
     await ledger.close()
 
-    before = int(name.removeprefix("format")[0])
-    assert uses["save"] == {3: 4, 4: 3, 5: 3}.get(before, 1)  # from format 3 on it has learned before
-    assert ended is not None
-    assert ended.outcome is not None
-    assert (ended.outcome.stdout, ended.is_whole) == ("10\n20\n", True)
-    assert getattr(outcome, "stdout", "") == "30 answer\n"
-    old = tmp_path / f"ledger.sqlite.format{before}"
-    assert (version_of(path), version_of(old), oct(old.stat().st_mode & 0o777)) == (FORMAT, before, "0o600")
-    with closing(sqlite3.connect(old)) as connection:
-        states = connection.execute("SELECT id, state FROM executions ORDER BY id").fetchall()
-    assert states == [("a" * 16, "ended"), ("b" * 16, "paused")]
+    assert (getattr(resumed, "stdout", ""), uses["save"]) == ("30 answer\n", 3)
 
 
-async def test_a_process_of_the_format_before_goes_on_writing_and_is_followed(tmp_path: Path) -> None:
+@pytest.mark.parametrize("version", [1, 4])
+async def test_a_file_of_a_format_that_nobody_has_is_refused_and_left_alone(version: int, tmp_path: Path) -> None:
     path = tmp_path / "ledger.sqlite"
-    path.write_bytes(gzip.decompress((FORMATS / "format4.sqlite.gz").read_bytes()))
-    with closing(sqlite3.connect(path, isolation_level=None)) as older:
-        changes_before = older.execute("SELECT count(*) FROM changes").fetchone()
-        ledger = SqliteLedger(path)
-        kept = older.execute("SELECT count(*) FROM changes").fetchone()
-        following = ledger.follow("0")
-        seen = [await anext(following) for _ in range(2)]
+    await SqliteLedger(path).close()
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute(f"PRAGMA user_version = {version}")
 
-        older.execute("BEGIN IMMEDIATE")
-        older.execute("UPDATE executions SET touched_at = ? WHERE number = 1", (time.time(),))
-        older.execute("INSERT INTO changes (execution) VALUES (1)")
-        older.execute("COMMIT")
-        seen.append(await anext(following))
-    await ledger.close()
+    with pytest.raises(UsageError) as caught:
+        SqliteLedger(path)
 
-    assert (changes_before, kept) == ((5,), (0,))
-    assert [change.execution_id for change in seen] == ["a" * 16, "b" * 16, "a" * 16]
+    assert str(caught.value) == (
+        f"ledger {str(path)!r} has format {version}, and formats below 5 are not read; "
+        "move it away to begin a new one, or name another file"
+    )
+    assert (version_of(path), [file.name for file in tmp_path.glob("*.format*")]) == (version, [])
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Listings, statistics, tool lessons and retention queries of a SQLite ledger, with their columns and indexes."""
+"""Listings, statistics, tool lessons and retention queries of a SQLite ledger."""
 
 from __future__ import annotations
 
@@ -119,21 +119,8 @@ def _lesson_place(tenant: str, tool: bytes) -> str:
 
 
 # ----------------------------------------------------------------------------------------------------
-# Which executions of a SQLite ledger have to go, and the indexes that say it. Deleting them is the tables'.
+# Which executions of a SQLite ledger have to go. Deleting them is the tables'.
 
-STEADY: Final = (
-    "DROP INDEX executions_by_state",
-    "DROP INDEX executions_in_state",
-    "DROP INDEX executions_by_saving",
-    "CREATE INDEX executions_by_word ON executions (touched_at, status, bytes)",
-    "CREATE INDEX executions_by_saving ON executions (began_at, door, saved_bytes, tenant, status)",
-)
-"""Every index with a column that each pause and each batch of entries changes is a page more in each commit: only one
-is left, by the time of the last word, which followers read, too. An execution has no status until it has ended, and
-that is all that the others need of its state."""
-DEADLINES_BY_TIME: Final = "CREATE INDEX IF NOT EXISTS deadlines_by_time ON deadlines (expires_at)"
-"""Made when a file without it is opened. It needs no new format, for which the whole file would be copied: older
-versions keep it up to date without knowing it."""
 _SWEPT_AT_ONCE: Final = 200
 _LOOKED_AT: Final = 10 * _SWEPT_AT_ONCE
 """Of one tenant's executions, oldest first, for some that have ended."""
@@ -338,17 +325,7 @@ class Rows:
         self._rows_by_id.clear()
 
 
-LISTING: Final = (
-    "ALTER TABLE executions ADD COLUMN door TEXT NOT NULL DEFAULT ''",
-    "ALTER TABLE executions ADD COLUMN failed INTEGER NOT NULL DEFAULT 0",
-    "ALTER TABLE executions ADD COLUMN saved_bytes INTEGER NOT NULL DEFAULT 0",
-    "ALTER TABLE executions ADD COLUMN lanes BLOB NOT NULL DEFAULT x''",
-    "CREATE INDEX executions_in_state ON executions (state, began_at)",
-    "CREATE INDEX executions_by_status ON executions (status, began_at)",
-    "CREATE INDEX executions_by_door ON executions (door, began_at)",
-    "CREATE INDEX executions_by_session ON executions (session, began_at)",
-    "CREATE INDEX executions_by_title ON executions (began_at, title)",
-    "CREATE INDEX executions_by_saving ON executions (began_at, door, saved_bytes, tenant, state, status)",
+USES: Final = (
     "CREATE TABLE uses (tool BLOB NOT NULL, began_at REAL NOT NULL, execution INTEGER NOT NULL, body BLOB NOT NULL,"
     " PRIMARY KEY (tool, began_at, execution)) WITHOUT ROWID",
     "CREATE INDEX uses_by_execution ON uses (execution)",

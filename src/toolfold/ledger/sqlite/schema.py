@@ -1,4 +1,4 @@
-"""Schema of a SQLite ledger: opens its file, creates and checks the tables, and migrates older formats."""
+"""Schema of a SQLite ledger: opens its file, creates and checks the tables, and migrates the format before."""
 
 from __future__ import annotations
 
@@ -17,11 +17,12 @@ from toolfold.clocks import SteadyClock, boot_id
 from toolfold.errors import UsageError
 from toolfold.ledger.encryption import SALT_BYTES, NoSeal, Seal, seal_with
 from toolfold.ledger.sqlite.changes import DECISIONS
-from toolfold.ledger.sqlite.listing import DEADLINES_BY_TIME, LESSONS, LISTING, STEADY
-from toolfold.ledger.sqlite.tables import DEADLINES, OWNERS, SCHEMA
+from toolfold.ledger.sqlite.listing import LESSONS, USES
+from toolfold.ledger.sqlite.tables import SCHEMA
 
 _APPLICATION: Final = 0x746F666C  # "tofl"
 BUSY_SECONDS: Final = 30.0
+_LAYOUT: Final = (*SCHEMA.split(";"), LESSONS, DECISIONS, *USES)
 _STORE_LEAD: Final = (
     "INSERT INTO facts VALUES ('clock', ?1 || ' ' || ?2) ON CONFLICT (name) DO UPDATE SET value = excluded.value"
     " WHERE value NOT LIKE ?1 || ' %'"
@@ -139,6 +140,11 @@ def _prepare(connection: sqlite3.Connection, path: Path) -> None:
             f"ledger {str(path)!r} was made by a newer toolfold (format {version}, this one reads {FORMAT}); "
             "update toolfold, or name another file"
         )
+    if 0 < version < _OLDEST_FORMAT:
+        raise UsageError(
+            f"ledger {str(path)!r} has format {version}, and formats below {_OLDEST_FORMAT} are not read; "
+            "move it away to begin a new one, or name another file"
+        )
     if not version:
         # Only a file without tables takes this; the space of forgotten executions then goes back to the disk.
         connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
@@ -148,7 +154,6 @@ def _prepare(connection: sqlite3.Connection, path: Path) -> None:
     else:
         _lay_out(connection)
     check_shape(connection, path)
-    connection.execute(DEADLINES_BY_TIME)
 
 
 def _use_wal(connection: sqlite3.Connection) -> None:
@@ -170,7 +175,7 @@ def _lay_out(connection: sqlite3.Connection) -> None:
     try:
         # Asked again: another process may have been first.
         if not connection.execute("PRAGMA user_version").fetchone()[0]:
-            for statement in (*SCHEMA.split(";"), DEADLINES, LESSONS, DECISIONS, *LISTING, *STEADY, *OWNERS):
+            for statement in _LAYOUT:
                 connection.execute(statement)
             connection.execute(f"PRAGMA application_id = {_APPLICATION}")
             connection.execute(f"PRAGMA user_version = {FORMAT}")
@@ -226,23 +231,18 @@ def _reason(error: sqlite3.Error) -> str:
 
 
 # ----------------------------------------------------------------------------------------------------
-# From the format of an older toolfold to today's: a copy of the file first, then all steps in one transaction.
+# From the format before to today's: a copy of the file first, then all steps in one transaction.
 
 FORMAT: Final = 6
-_CHANGES: Final = "CREATE TABLE changes (number INTEGER PRIMARY KEY, execution INTEGER NOT NULL)"
-STEPS: Final[dict[int, tuple[str, ...]]] = {
-    # Executions got deadlines. Some files of format 1 have the table already: it came before the format was raised.
-    1: (DEADLINES,),
-    # What tools were seen to return.
-    2: (LESSONS,),
-    # What can be followed, and what listings filter by.
-    3: (_CHANGES, DECISIONS, *LISTING),
-    # Followers read the times of executions instead. The table stays, without rows: a process of the older toolfold
-    # that has the file open goes on writing to it.
-    # Other indexes are left alone by a pause.
-    4: ("DELETE FROM changes", *STEADY),
-    # Whose process runs it.
-    5: OWNERS,
+_OLDEST_FORMAT: Final = 5
+_STEPS: Final[dict[int, tuple[str, ...]]] = {
+    5: (
+        # Whose process runs it.
+        "ALTER TABLE executions ADD COLUMN owner TEXT NOT NULL DEFAULT ''",
+        # Some files of format 5 have this index, and some have this table, without rows.
+        "CREATE INDEX IF NOT EXISTS deadlines_by_time ON deadlines (expires_at)",
+        "DROP TABLE IF EXISTS changes",
+    ),
 }
 """What leads from each format to the next."""
 
@@ -260,7 +260,7 @@ def migrate(connection: sqlite3.Connection, path: Path, version: int) -> None:
         # Asked again: another process may have been first.
         (current_version,) = connection.execute("PRAGMA user_version").fetchone()
         for step in range(current_version, FORMAT):
-            for statement in STEPS[step]:
+            for statement in _STEPS[step]:
                 connection.execute(statement)
         connection.execute(f"PRAGMA user_version = {FORMAT}")
         connection.execute("COMMIT")
@@ -319,5 +319,5 @@ def _columns(connection: sqlite3.Connection) -> dict[str, frozenset[str]]:
 @functools.cache
 def _expected() -> dict[str, frozenset[str]]:
     with closing(sqlite3.connect(":memory:")) as connection:
-        connection.executescript(";".join((SCHEMA, DEADLINES, LESSONS, DECISIONS, *LISTING, *STEADY, *OWNERS)))
+        connection.executescript(";".join(_LAYOUT))
         return _columns(connection)

@@ -52,21 +52,33 @@ CREATE TABLE executions (
     pieces INTEGER NOT NULL,
     is_full INTEGER NOT NULL,
     granted BLOB NOT NULL,
-    title BLOB NOT NULL
+    title BLOB NOT NULL,
+    door TEXT NOT NULL,
+    failed INTEGER NOT NULL DEFAULT 0,
+    saved_bytes INTEGER NOT NULL DEFAULT 0,
+    lanes BLOB NOT NULL DEFAULT x'',
+    owner TEXT NOT NULL
 );
 CREATE INDEX executions_by_time ON executions (began_at);
 CREATE INDEX executions_by_tenant ON executions (tenant, began_at);
 CREATE INDEX executions_by_grant ON executions (granted);
-CREATE INDEX executions_by_state ON executions (state, touched_at, number, bytes);
+CREATE INDEX executions_by_status ON executions (status, began_at);
+CREATE INDEX executions_by_door ON executions (door, began_at);
+CREATE INDEX executions_by_session ON executions (session, began_at);
+CREATE INDEX executions_by_title ON executions (began_at, title);
+CREATE INDEX executions_by_saving ON executions (began_at, door, saved_bytes, tenant, status);
+CREATE INDEX executions_by_word ON executions (touched_at, status, bytes);
 CREATE TABLE pieces (execution INTEGER, piece INTEGER, body BLOB NOT NULL, PRIMARY KEY (execution, piece));
 CREATE TABLE grants (digest BLOB PRIMARY KEY, body BLOB NOT NULL);
+CREATE TABLE deadlines (execution INTEGER PRIMARY KEY, expires_at REAL NOT NULL);
+CREATE INDEX deadlines_by_time ON deadlines (expires_at);
 """
-DEADLINES: Final = """
-CREATE TABLE IF NOT EXISTS deadlines (execution INTEGER PRIMARY KEY, expires_at REAL NOT NULL)
-"""
-"""Of executions that have one; older files do not have the table, and older versions leave it alone."""
-OWNERS: Final = ("ALTER TABLE executions ADD COLUMN owner TEXT NOT NULL DEFAULT ''",)
-"""The `ahead` file of the process that runs it, which has a lock on that; empty where nobody can tell."""
+"""`owner` is the `ahead` file of the process that runs an execution, which has a lock on that; empty where nobody can
+tell. Only executions that have a deadline are in `deadlines`.
+
+Every index with a column that each pause and each batch of entries changes is a page more in each commit: there is only
+one, by the time of the last word, which followers read, too. An execution has no status until it has ended, and that is
+all that the others need of its state."""
 
 SNAPSHOT: Final = -2
 """The piece that is sealed by `snapshots`, and not here."""
