@@ -273,7 +273,7 @@ class StartRecord(msgspec.Struct, frozen=True, kw_only=True):
     """The same, of the moment until which its caller may go on with it; 0 where there is none."""
     is_strict: bool = False
     """Each call that is not safe to repeat is on record before it is made, also where a kill cuts the record off."""
-    interface: str = msgspec.field(name="door", default="")
+    interface: str = ""
     """The way in: `library`, `cli`, `mcp`, `http`, ..."""
     is_direct: bool = False
     """One call without a program; the text shows it as one."""

@@ -132,7 +132,10 @@ async def test_the_migrated_file_has_all_rows_of_the_old_one_which_is_kept(
     expected = {
         **before,
         "executions": [
-            *({**row, "owner": ""} for row in before["executions"]),
+            *(
+                {**{"interface" if key == "door" else key: value for key, value in row.items()}, "owner": ""}
+                for row in before["executions"]
+            ),
             killed,
         ],
         "pieces": [*before["pieces"], *(row for row in after["pieces"] if row["execution"] == killed["number"])],

@@ -31,6 +31,10 @@ class _StoredOutcome(msgspec.Struct, array_like=True, gc=False):
     has_own_calls: bool
 
 
+class _Format5Start(msgspec.Struct, gc=False):
+    door: str = ""
+
+
 def encode_entry(entry: Entry) -> bytes:
     """One entry, frozen."""
     return encode(entry)
@@ -68,7 +72,10 @@ def encode_start(start_record: StartRecord) -> bytes:
 
 def decode_start(body: bytes, tools: tuple[ToolSpec, ...]) -> StartRecord:
     """The start of an execution, with its grant."""
-    return msgspec.structs.replace(_starts.decode(body), tools=tools)
+    start_record = _starts.decode(body)
+    # As format 5 calls it: a migration does not open the bodies, which may be many and sealed.
+    interface = start_record.interface or _format5_starts.decode(body).door
+    return msgspec.structs.replace(start_record, tools=tools, interface=interface)
 
 
 def encode_tools(tools: tuple[ToolSpec, ...]) -> bytes:
@@ -126,5 +133,6 @@ def inflate(data: bytes) -> bytes:
 
 _entries: Final = decoder(list[Entry])
 _starts: Final = decoder(StartRecord)
+_format5_starts: Final = decoder(_Format5Start)
 _tools: Final = decoder(tuple[ToolSpec, ...])
 _outcomes: Final = decoder(_StoredOutcome)

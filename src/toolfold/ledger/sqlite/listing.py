@@ -333,10 +333,10 @@ USES: Final = (
 """`uses.tool` is a digest of the tool's name, which only the sealed body has."""
 
 _COLUMNS: Final = (
-    "e.id, e.state, e.status, e.began_at, e.seconds, e.calls, e.title, e.session, e.tenant, e.door, e.failed,"
+    "e.id, e.state, e.status, e.began_at, e.seconds, e.calls, e.title, e.session, e.tenant, e.interface, e.failed,"
     " e.saved_bytes, e.lanes"
 )
-_EQUAL: Final = ("id", "state", "status", "door", "tenant", "session")
+_EQUAL: Final = ("id", "state", "status", "interface", "tenant", "session")
 _encode: Final = msgspec.msgpack.Encoder().encode
 _decode_use: Final = msgspec.msgpack.Decoder(ToolUse).decode
 _decode_lanes: Final = msgspec.msgpack.Decoder(tuple[tuple[int, int, int, int], ...]).decode
@@ -415,9 +415,9 @@ class SqliteListing:
         """By time and interface: the start of the bucket, interface, executions, bytes saved, bytes lost."""
         of_tenant, values = ("", ()) if tenant is None else (" AND tenant = ?", (tenant,))
         rows = self._db.execute(
-            "SELECT cast(began_at / ? AS INTEGER) * ? AS at, door, count(*), sum(max(saved_bytes, 0)),"  # noqa: S608 - the same
+            "SELECT cast(began_at / ? AS INTEGER) * ? AS at, interface, count(*), sum(max(saved_bytes, 0)),"  # noqa: S608 - the same
             f" sum(max(-saved_bytes, 0)) FROM executions WHERE began_at >= ? AND status != ''{of_tenant}"
-            " GROUP BY at, door ORDER BY at, door",
+            " GROUP BY at, interface ORDER BY at, interface",
             (bucket, bucket, since, *values),
         )
         return [(float(at), interface, count, gain, loss) for at, interface, count, gain, loss in rows]
@@ -452,7 +452,7 @@ class SqliteListing:
     def _conditions(self, query: ExecutionFilter) -> tuple[list[str], list[Any]]:
         where, values = [], []
         for name in _EQUAL:
-            value = query.interface if name == "door" else getattr(query, name)
+            value = getattr(query, name)
             if value is not None:
                 where.append(f"e.{name} = ?")
                 values.append(value)

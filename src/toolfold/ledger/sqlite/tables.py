@@ -53,7 +53,7 @@ CREATE TABLE executions (
     is_full INTEGER NOT NULL,
     granted BLOB NOT NULL,
     title BLOB NOT NULL,
-    door TEXT NOT NULL,
+    interface TEXT NOT NULL,
     failed INTEGER NOT NULL DEFAULT 0,
     saved_bytes INTEGER NOT NULL DEFAULT 0,
     lanes BLOB NOT NULL DEFAULT x'',
@@ -63,10 +63,10 @@ CREATE INDEX executions_by_time ON executions (began_at);
 CREATE INDEX executions_by_tenant ON executions (tenant, began_at);
 CREATE INDEX executions_by_grant ON executions (granted);
 CREATE INDEX executions_by_status ON executions (status, began_at);
-CREATE INDEX executions_by_door ON executions (door, began_at);
+CREATE INDEX executions_by_interface ON executions (interface, began_at);
 CREATE INDEX executions_by_session ON executions (session, began_at);
 CREATE INDEX executions_by_title ON executions (began_at, title);
-CREATE INDEX executions_by_saving ON executions (began_at, door, saved_bytes, tenant, status);
+CREATE INDEX executions_by_saving ON executions (began_at, interface, saved_bytes, tenant, status);
 CREATE INDEX executions_by_word ON executions (touched_at, status, bytes);
 CREATE TABLE pieces (execution INTEGER, piece INTEGER, body BLOB NOT NULL, PRIMARY KEY (execution, piece));
 CREATE TABLE grants (digest BLOB PRIMARY KEY, body BLOB NOT NULL);
@@ -130,7 +130,7 @@ class Tables:
         try:
             cursor = self._db.execute(
                 "INSERT INTO executions (id, state, status, epoch, began_at, touched_at, seconds, calls, session,"
-                " tenant, bytes, pieces, is_full, granted, title, door, owner)"
+                " tenant, bytes, pieces, is_full, granted, title, interface, owner)"
                 " VALUES (?, 'running', '', 0, ?, ?, 0, 0, ?, ?, ?, 1, ?, ?, ?, ?, ?)",
                 values,
             )
