@@ -248,11 +248,11 @@ def test_limits_have_every_field_of_limits() -> None:
             "toolfold.yaml:4: servers[0].comand: unknown key; did you mean 'command'?",
         ),
         ("tools: [a\n", "toolfold.yaml:2: not YAML: expected ',' or ']', but got '<stream end>'"),
-        ("tools:\n\tallow: [a]\n", "toolfold.yaml:2: a tab where YAML wants spaces; indent with spaces"),
-        ("engine: auto\n\nengine: monty\n", "toolfold.yaml:3: engine: the key is in line 1 already; keep one"),
+        ("tools:\n\tallow: [a]\n", "toolfold.yaml:2: a tab where YAML requires spaces; indent with spaces"),
+        ("engine: auto\n\nengine: monty\n", "toolfold.yaml:3: engine: the key is already in line 1; keep one"),
         (
             "tools:\n  ask: [a]\n  ask: [b]\n",
-            "toolfold.yaml:3: tools.ask: the key is in line 2 already; keep one",
+            "toolfold.yaml:3: tools.ask: the key is already in line 2; keep one",
         ),
         ("servers: {}\n", "toolfold.yaml:1: servers: must be a list, got keys with values"),
         ("servers: node\n", "toolfold.yaml:1: servers: must be a list, got 'node'"),
@@ -343,7 +343,7 @@ def test_limits_have_every_field_of_limits() -> None:
         ),
         (
             "execution:\n  timeout_seconds: 3\nlimits:\n  wall_seconds: 3\n",
-            "toolfold.yaml:4: limits.wall_seconds: is set as execution.timeout_seconds already; keep one of the two",
+            "toolfold.yaml:4: limits.wall_seconds: is already set as execution.timeout_seconds; keep one of the two",
         ),
         (
             "ledger:\n  where: ${NOPE}\n  key: a ${NOPE}\n",

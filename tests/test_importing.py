@@ -185,7 +185,7 @@ def test_init_overwrites_nothing_and_without_servers_writes_a_start(tmp_path, mo
 
     assert load_config("toolfold.yaml").servers == ()
     assert (tmp_path / "toolfold.yaml").read_text() == before
-    assert str(error.value) == "'toolfold.yaml' is there already; edit it, or replace it with --force"
+    assert str(error.value) == "'toolfold.yaml' already exists; edit it, or replace it with --force"
     init_command(Path(), force=True)
     assert (tmp_path / "toolfold.yaml.bak").read_text() == before
     schema = before.splitlines()[0].removeprefix("# yaml-language-server: $schema=file://")

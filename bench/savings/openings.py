@@ -45,7 +45,7 @@ async def mcp(specs: Sequence[ToolSpec], *, max_characters: int | None = None, i
         tools = (await client.list_tools()).tools
         told = client.instructions or ""
     listed = [{"name": one.name, "description": one.description, "input_schema": one.input_schema} for one in tools]
-    # Beside direct calls, what is found by searching is there already.
+    # Beside direct calls, what a search finds is already loaded.
     return [told, *map(reply_text, listed[:1] if is_contract else listed)]
 
 

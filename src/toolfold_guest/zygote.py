@@ -54,7 +54,7 @@ def main() -> NoReturn:
 
 
 def _fail(control: socket.socket, error: BaseException) -> NoReturn:
-    reason = str(error) if isinstance(error, kernel.JailError) else f"the zygote did not start: {describe(error)}"
+    reason = str(error) if isinstance(error, kernel.JailError) else f"the fork server did not start: {describe(error)}"
     with contextlib.suppress(OSError):  # the host may be gone
         control.send(json.dumps({"failed": reason}).encode())
     os._exit(1)

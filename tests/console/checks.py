@@ -82,7 +82,7 @@ def test_a_rerun_with_a_fix_makes_no_recorded_call_again(page: Page, own: Rig) -
     expect(page.locator(".pill.finished")).to_be_visible()
     expect(page.locator(".call.r")).to_have_count(2)
     page.get_by_role("link", name="compare").click()
-    expect(page.locator(".note")).to_contain_text("2 of 3 calls came from the record; 1 were made anew")
+    expect(page.locator(".note")).to_contain_text("2 of 3 replies came from the record; new calls: 1")
 
     assert own.made == ["convert 1.5", "convert 2", "convert x3", "convert 3"]
     expect(page.locator(".diff .add").first).to_contain_text('"3"]')
@@ -116,7 +116,7 @@ def test_calls_of_three_executions_in_two_processes_are_decided_with_the_keyboar
         page.keyboard.press("a")
         expect(page.locator(".ask-row")).to_have_count(left)
     page.keyboard.press("Shift+A")
-    expect(page.locator(".empty")).to_contain_text("Nothing waits for you")
+    expect(page.locator(".empty")).to_contain_text("No pending approvals")
     said = "".join(process.communicate()[0] for process in running)
 
     assert [process.returncode for process in running] == [0, 0]
@@ -151,8 +151,8 @@ def test_files_are_shown_as_what_they_are_and_loaded_when_somebody_looks(page: P
     assert own.start("run", "files.py", "--file", "given.csv").wait() == 0
 
     page.locator(".run").first.click()
-    made = page.locator(".panel", has_text="Files it made")
-    given = page.locator(".panel", has_text="Files it began with")
+    made = page.locator(".panel", has_text="Output files")
+    given = page.locator(".panel", has_text="Input files")
     expect(given).to_contain_text("given.csv")
     made.get_by_text("Preview").click()
     given.get_by_text("Preview").click()
@@ -169,7 +169,7 @@ def test_one_yes_with_the_mouse_is_for_the_rest_of_the_program_and_shows_all_tha
 
     expect(page.locator(".ask-whole")).to_contain_text("x" * 300)
     page.get_by_text("Approve pay for the rest of this program").click()
-    expect(page.locator(".empty")).to_contain_text("Nothing waits for you")
+    expect(page.locator(".empty")).to_contain_text("No pending approvals")
 
     assert running.wait() == 0
     assert own.made == [f"pay {n} {'x' * 300}" for n in range(3)]

@@ -47,7 +47,7 @@ def test_a_call_of_claude_code_is_approved_in_the_page_and_its_program_goes_on()
         page.evaluate("location.hash = '#/inbox'")
         expect(page.locator(".ask-row")).to_contain_text("mcp")
         page.keyboard.press("a")
-        expect(page.locator(".empty")).to_contain_text("Nothing waits for you")
+        expect(page.locator(".empty")).to_contain_text("No pending approvals")
         browser.close()
     thread.join()
 

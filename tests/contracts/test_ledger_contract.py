@@ -332,7 +332,7 @@ async def test_writes_to_nothing_to_the_ended_and_to_the_same_id_are_refused(led
         "no execution 'b' in the ledger; it may have been forgotten since",
         "execution 'a' has ended; its record takes no more",
         "execution 'a' has ended; its record takes no more",
-        "execution 'a' is in the ledger already; ids are used once",
+        "execution 'a' is already in the ledger; ids are used once",
     ]
 
 

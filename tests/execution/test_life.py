@@ -42,7 +42,7 @@ async def test_a_program_that_is_stopped_while_it_is_opened_ends_as_soon_as_it_i
 async def test_an_id_that_is_in_use_here_is_refused_and_the_first_execution_keeps_its_guest() -> None:
     async with Runtime() as runtime:
         await runtime.start("x = 41\nawait ask() + x", tools=[ASK], execution_id="chosen-by-me")
-        with pytest.raises(UsageError, match="is in the ledger already; ids are used once"):
+        with pytest.raises(UsageError, match="is already in the ledger; ids are used once"):
             await runtime.start("2", tools=[ASK], execution_id="chosen-by-me")
         held = runtime.executions
         outcome = await runtime.resume("chosen-by-me", [Reply(call_id=1, value=1)])

@@ -64,7 +64,7 @@ with LibraryStore(Path(sys.argv[1])).staging() as folder:
     print(folder.name, flush=True)
     sys.stdin.readline()
 """
-SYNCED = "locked in toolfold.libraries.lock; programs of servers that run already see it after a restart\n"
+SYNCED = "locked in toolfold.libraries.lock; restart running servers so that their programs can import it\n"
 PACKAGE = "must be a package name with an optional version, such as networkx==3.4.2"
 STAYS = "; the installed set stays in use\n"
 
@@ -224,7 +224,7 @@ def test_a_lock_that_no_sync_wrote_is_one_clear_line(
     done = cli("libraries", "sync")
 
     advice = "remove it and run 'toolfold libraries sync'"
-    line = f"toolfold: toolfold.libraries.lock is no lock file (set 'main': {reason}); {advice}\n"
+    line = f"toolfold: toolfold.libraries.lock is not a lock file (set 'main': {reason}); {advice}\n"
     assert (done, sets_on_disk(tmp_path)) == ((2, "", line), [])
 
 
@@ -242,7 +242,7 @@ def test_a_lock_that_cannot_be_read_is_one_clear_line(text: str, reason: str, cl
     (tmp_path / "toolfold.libraries.lock").write_text(text)
 
     advice = "remove it and run 'toolfold libraries sync'"
-    line = f"toolfold: toolfold.libraries.lock is no lock file ({reason}); {advice}\n"
+    line = f"toolfold: toolfold.libraries.lock is not a lock file ({reason}); {advice}\n"
     assert cli("libraries", "sync") == (2, "", line)
 
 
@@ -406,7 +406,10 @@ def test_the_doctor_names_each_set_and_what_became_of_it(cli: Cli, index: Path, 
 
 
 def test_without_packages_there_is_nothing_to_sync(cli: Cli, tmp_path: Path) -> None:
-    assert cli("libraries", "sync")[2] == "toolfold: no toolfold.yaml from here upwards; 'toolfold init' writes one\n"
+    assert (
+        cli("libraries", "sync")[2]
+        == "toolfold: no toolfold.yaml in this or a parent folder; 'toolfold init' writes one\n"
+    )
     write_config(tmp_path)
     assert (
         cli("libraries", "sync")[2]

@@ -79,7 +79,7 @@ async def test_no_path_leads_out(call, tool, path) -> None:
         await call(tool, path=path, **extra)
 
     assert str(error.value) == (
-        f"'docs_{tool}' failed: {path!r} leads out of the folder; give a path below it, without '..'"
+        f"'docs_{tool}' failed: {path!r} is outside the folder; give a path below it, without '..'"
     )
 
 
@@ -120,8 +120,8 @@ async def test_what_is_too_large_missing_or_no_file_is_told(call, root) -> None:
     assert messages == [
         "'large' has 1001 bytes; the limit is 1000",
         "no file 'nothing'",
-        "'sub' is no file",
-        "'pipe' is no file",
+        "'sub' is not a file",
+        "'pipe' is not a file",
         "'.' is a folder; name a file in it",
     ]
 
@@ -132,4 +132,4 @@ def test_without_write_there_is_no_tool_that_writes_and_a_missing_root_is_told(r
     assert names == ["docs_read_file", "docs_list_files", "docs_search_files"]
     with pytest.raises(UsageError) as error:
         file_tools("docs", root / "none")
-    assert str(error.value).endswith("is no folder; make it first")
+    assert str(error.value).endswith("is not a folder; create it first")

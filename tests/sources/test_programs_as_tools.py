@@ -173,7 +173,7 @@ def test_a_text_that_is_no_python_is_a_usage_error() -> None:
     with pytest.raises(UsageError) as caught:
         program_tool("x", "1 +", SCHEMA, run)
 
-    assert str(caught.value) == "the program of 'x' is no Python: invalid syntax (<unknown>, line 1)"
+    assert str(caught.value) == "the program of 'x' is not valid Python: invalid syntax (<unknown>, line 1)"
 
 
 def test_the_spec_says_where_it_came_from() -> None:

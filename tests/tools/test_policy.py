@@ -85,7 +85,7 @@ def test_bad_patterns_and_numbers_are_usage_errors() -> None:
     with pytest.raises(UsageError) as zero:
         Policy(max_calls={"x": 0})
 
-    assert str(empty.value) == "'' is no pattern for tool names; write a name, or 'prefix_*'"
+    assert str(empty.value) == "'' is not a pattern for tool names; write a name, or 'prefix_*'"
     assert str(zero.value) == "max_calls of 'x' must be at least 1, got 0"
 
 

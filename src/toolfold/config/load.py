@@ -102,7 +102,7 @@ def _is_printable(text: str, document: ConfigDocument) -> bool:
 def _yaml_message(error: yaml.MarkedYAMLError) -> str:
     problem = " ".join(str(error.problem or error.context).split())
     if "'\\t'" in problem:
-        return "a tab where YAML wants spaces; indent with spaces"
+        return "a tab where YAML requires spaces; indent with spaces"
     if "could not determine a constructor for the tag" in problem:
         return problem.replace("could not determine a constructor for", "cannot read")
     return f"not YAML: {error.context} {problem}" if problem.startswith("but ") else f"not YAML: {problem}"
@@ -155,7 +155,7 @@ class _Walk:
             if not isinstance(key, yaml.ScalarNode):
                 self._mistake(line, path, "a key must be text")
             elif key.value in first:
-                self._mistake(line, (*path, key.value), f"the key is in line {first[key.value]} already; keep one")
+                self._mistake(line, (*path, key.value), f"the key is already in line {first[key.value]}; keep one")
             else:
                 first[key.value] = line
 

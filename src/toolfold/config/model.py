@@ -352,7 +352,7 @@ class Config(Section):
     ray: RayConfig = Field(default_factory=RayConfig)
     """The cluster for the engine `ray`."""
     isolation: Literal["namespace", "landlock", "none"] = "namespace"
-    """The tier of the process engine: `namespace`, `landlock` or `none`."""
+    """The isolation level of the process engine: `namespace`, `landlock` or `none`."""
 
     _path: Path | None = PrivateAttr(default=None)
     _variables: Mapping[str, str] = PrivateAttr(default_factory=dict)
@@ -394,7 +394,7 @@ class Config(Section):
     def _check_duplicates(self) -> Config:
         for key, twin in _TWINS.items():
             if getattr(self.execution, key) is not None and getattr(self.limits, twin) is not None:
-                raise wrong_key(f"limits.{twin}", f"is set as execution.{key} already; keep one of the two")
+                raise wrong_key(f"limits.{twin}", f"is already set as execution.{key}; keep one of the two")
         _unique([server.name for server in self.servers], "servers")
         return self
 

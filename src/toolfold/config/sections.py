@@ -444,7 +444,7 @@ class HttpConfig(Section):
         tenants = [*self.keys, *([] if self.jwt is None else [self.jwt.issuer])] or [OPEN_TENANT]
         for tenant in self.tools:
             if tenant not in tenants:
-                raise wrong_key(f"tools.{tenant}", f"is no tenant; there is {', '.join(map(repr, tenants))}")
+                raise wrong_key(f"tools.{tenant}", f"is not a tenant; the tenants are {', '.join(map(repr, tenants))}")
         return self
 
 

@@ -439,7 +439,7 @@ def _load_tool(shipped: ShippedTool, places: FunctionImporter) -> Tool:
     try:
         tool = with_name(as_tool(places.find(shipped.origin)), spec.name)
     except UsageError as error:
-        raise UsageError(f"tool {spec.name!r} of tools_on_nodes is not there: {error}") from error
+        raise UsageError(f"tool {spec.name!r} of tools_on_nodes was not found there: {error}") from error
     if tool.spec.input_schema != spec.input_schema:
         raise UsageError(f"tool {spec.name!r} of tools_on_nodes takes other arguments there; install the same version")
     return replace(tool, spec=spec, retry=shipped.retry)

@@ -71,9 +71,7 @@ def resolve_config(config: str | os.PathLike[str] | Config | None) -> Config:
         return config
     path = Path(config) if config is not None else find_config()
     if path is None:
-        raise UsageError(
-            "there is no toolfold.yaml here or in a folder above; name one, or write it with toolfold init"
-        )
+        raise UsageError("no toolfold.yaml in this or a parent folder; name one, or write one with 'toolfold init'")
     return load_config(path)
 
 

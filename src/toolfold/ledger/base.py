@@ -338,7 +338,7 @@ def ended_error(execution_id: str) -> UsageError:
 
 def duplicate_error(execution_id: str) -> UsageError:
     """For a second start."""
-    return UsageError(f"execution {execution_id!r} is in the ledger already; ids are used once")
+    return UsageError(f"execution {execution_id!r} is already in the ledger; ids are used once")
 
 
 def unrecordable_error(execution_id: str | None, error: Exception) -> LedgerFailed:

@@ -82,7 +82,7 @@ def read_lock(path: Path) -> Mapping[str, LockedSet]:
     """The sets that are locked for this kind of machine, by name; none if there is no file.
 
     Raises:
-        UsageError: it is no lock file.
+        UsageError: it is not a lock file.
     """
     return {name: by_target[target()] for name, by_target in _read(path).sets.items() if target() in by_target}
 
@@ -157,7 +157,7 @@ def named_by(file: str) -> tuple[str, str]:
 
 
 def _invalid(path: Path, reason: str) -> UsageError:
-    return UsageError(f"{path.name} is no lock file ({reason}); remove it and run 'toolfold libraries sync'")
+    return UsageError(f"{path.name} is not a lock file ({reason}); remove it and run 'toolfold libraries sync'")
 
 
 def _quote(text: str) -> str:

@@ -43,7 +43,7 @@ def file_tools(
         UsageError: the root is no folder.
     """
     if not Path(root).is_dir():
-        raise UsageError(f"folder {os.fspath(root)!r} is no folder; make it first")
+        raise UsageError(f"folder {os.fspath(root)!r} is not a folder; create it first")
     folder = _Folder(Path(root), max_bytes)
     tools = [
         _tool(
@@ -187,7 +187,7 @@ class _Folder:
         status = os.fstat(descriptor)
         if not stat.S_ISREG(status.st_mode):
             os.close(descriptor)
-            raise ToolError(f"{path!r} is no file")
+            raise ToolError(f"{path!r} is not a file")
         with open(descriptor, "rb") as file:
             data = file.read(self.max_bytes + 1)
         if len(data) > self.max_bytes:
@@ -224,7 +224,7 @@ class _Folder:
     def _parts(path: str) -> list[str]:
         parts = [part for part in path.split("/") if part not in ("", ".")]
         if path.startswith("/") or ".." in parts or "\0" in path:
-            raise ToolError(f"{path!r} leads out of the folder; give a path below it, without '..'")
+            raise ToolError(f"{path!r} is outside the folder; give a path below it, without '..'")
         return parts
 
     def _walk(self, path: str) -> Iterator[tuple[str, int]]:

@@ -78,7 +78,7 @@ def _split(name: str, text: str) -> tuple[str, str]:
     try:
         statements = ast.parse(text).body
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
-        raise UsageError(f"the program of {name!r} is no Python: {error}") from error
+        raise UsageError(f"the program of {name!r} is not valid Python: {error}") from error
     lines = [f"{line}\n" for line in text.replace("\r\n", "\n").replace("\r", "\n").split("\n")]
     first = 0
     for statement in statements:

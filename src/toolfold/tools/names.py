@@ -99,7 +99,7 @@ class Globs:
         self.patterns = (patterns,) if isinstance(patterns, str) else tuple(patterns)
         for pattern in self.patterns:
             if not pattern:
-                raise UsageError(f"{pattern!r} is no pattern for tool names; write a name, or 'prefix_*'")
+                raise UsageError(f"{pattern!r} is not a pattern for tool names; write a name, or 'prefix_*'")
         self._match = re.compile("|".join(translate(pattern) for pattern in self.patterns) or r"(?!)").match
 
     def match(self, spec: ToolSpec) -> bool:

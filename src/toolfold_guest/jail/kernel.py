@@ -398,7 +398,7 @@ def open_proc() -> None:
         fd = os.open("/proc", os.O_PATH | os.O_DIRECTORY)
         os.stat("self/uid_map", dir_fd=fd)
     except OSError:
-        raise JailError("/proc is not there; mount it") from None
+        raise JailError("/proc is not mounted; mount it") from None
     if fd != PROC_FD:
         os.dup2(fd, PROC_FD)
         os.close(fd)

@@ -257,7 +257,7 @@ def version() -> int:
         newest = kernel.call("landlock_create_ruleset", None, ctypes.c_size_t(0), _VERSION_FLAG)
     except OSError as error:
         raise kernel.JailError(
-            f"landlock is not there ({error.strerror}); boot a kernel of 5.13 or later with 'landlock' in its lsm= list"
+            f"landlock is not available ({error.strerror}); boot Linux 5.13 or later with 'landlock' in its lsm= list"
         ) from None
     return min(newest, 6)
 

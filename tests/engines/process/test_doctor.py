@@ -52,7 +52,7 @@ async def test_a_layer_that_no_tier_has_proven_is_tried_alone(monkeypatch: pytes
 async def test_every_attack_reaches_its_aim_where_nothing_holds_it() -> None:
     findings = (await doctor._attack_tier(Tier("none", frozenset()))).findings
 
-    leaked = "leaked: the attack reached its aim"
+    leaked = "leaked: the attack succeeded"
     assert {finding.name: finding.detail for finding in findings} == {
         **dict.fromkeys(doctor.ATTACKS, leaked),
         "write to the standard library": leaked if os.access(os.__file__, os.W_OK) else "PermissionError",
@@ -69,3 +69,14 @@ async def test_an_attack_that_is_broken_proves_nothing(monkeypatch: pytest.Monke
         doctor.Finding(name="broken", ok=False, detail="NameError"),
         doctor.Finding(name="silent", ok=False, detail="no answer from the jail (the guest ended)"),
     )
+
+
+async def test_attacks_without_a_jail_to_run_them_in_were_not_tried(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(doctor, "ATTACKS", {"fork": "import os; os.fork() or os._exit(0)"})
+    monkeypatch.setattr("sys.platform", "plan9")
+
+    report = await doctor._attack_tier(Tier("landlock", frozenset(["landlock"])))
+
+    detail = "not tried: the process engine needs Linux, this is 'plan9'"
+    assert (report.findings, report.locked) == ((doctor.Finding(name="fork", ok=False, detail=detail),), False)
+    assert [finding.is_tried for finding in report.findings] == [False]

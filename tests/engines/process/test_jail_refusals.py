@@ -106,8 +106,8 @@ def test_a_host_name_that_is_refused_is_told_like_a_namespace() -> None:
 def test_without_landlock_neither_tier_runs() -> None:
     before = REFUSE_UNSHARE.replace('setup["unshare"]', 'setup["landlock_create_ruleset"]')
     expected = (
-        "refused: cannot isolate here: landlock is not there (landlock_create_ruleset: Operation not permitted); "
-        "boot a kernel of 5.13 or later with 'landlock' in its lsm= list"
+        "refused: cannot isolate here: landlock is not available (landlock_create_ruleset: Operation not permitted); "
+        "boot Linux 5.13 or later with 'landlock' in its lsm= list"
     )
 
     assert {run(before, tier) for tier in ("namespace", "landlock")} == {expected}

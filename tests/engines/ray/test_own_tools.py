@@ -410,7 +410,7 @@ async def test_a_node_that_does_not_have_the_tool_says_so(place: str, text: str)
     with pytest.raises(UsageError) as caught:
         NodeTools(body)
 
-    assert str(caught.value) == f"tool 'look_up' of tools_on_nodes is not there: {text}"
+    assert str(caught.value) == f"tool 'look_up' of tools_on_nodes was not found there: {text}"
 
 
 async def test_a_node_that_has_another_version_of_the_tool_says_so() -> None:

@@ -103,7 +103,7 @@ def test_an_interrupt_ends_the_programs_and_says_how_to_go_on(folder: Path) -> N
     _, said = process.communicate()
 
     assert process.returncode == 130
-    assert said.splitlines()[-1] == "toolfold: 1 of 2 programs have no result yet; start the command again to go on"
+    assert said.splitlines()[-1] == "toolfold: 1 of 2 programs have no result yet; start the command again to continue"
     assert [one["id"] for one in read_results(folder)] == ["quick"]
 
 
@@ -135,11 +135,11 @@ def test_each_mistake_is_told_in_one_line_before_anything_runs(folder: Path, cap
             "text.jsonl": "toolfold: 'text.jsonl' line 1: JSON is malformed: invalid character (byte 0)\n",
             "unknown.jsonl": "toolfold: 'unknown.jsonl' line 2: Object contains unknown field `colour`\n",
             "empty.jsonl": "toolfold: 'empty.jsonl' line 1: Object missing required field `program`\n",
-            "twice.jsonl": "toolfold: 'twice.jsonl' line 2: the id 'a' is on an earlier line, too; ids must differ\n",
-            "limit.jsonl": "toolfold: 'limit.jsonl' line 1: no limit 'days'; there are calls, calls_in_flight, cpu_seconds, data_bytes, data_files, memory_bytes, open_files, output_bytes, program_bytes, reply_bytes, sent_bytes, temp_bytes, threads, value_bytes, wall_seconds\n",
-            "file.jsonl": 'toolfold: \'file.jsonl\' line 1: a file is a text or {"base64": "..."}\n',
+            "twice.jsonl": "toolfold: 'twice.jsonl' line 2: the id 'a' is already used on an earlier line; ids must be unique\n",
+            "limit.jsonl": "toolfold: 'limit.jsonl' line 1: unknown limit 'days'; the limits are calls, calls_in_flight, cpu_seconds, data_bytes, data_files, memory_bytes, open_files, output_bytes, program_bytes, reply_bytes, sent_bytes, temp_bytes, threads, value_bytes, wall_seconds\n",
+            "file.jsonl": 'toolfold: \'file.jsonl\' line 1: a file must be text or {"base64": "..."}\n',
             "batch ok.jsonl --out results.jsonl": "toolfold: 'results.jsonl' line 1 is not a result of a batch; name another file with --out\n",
-            "batch ok.jsonl --out ok.jsonl": "toolfold: --out is the file of programs, 'ok.jsonl'; name another\n",
+            "batch ok.jsonl --out ok.jsonl": "toolfold: --out is the input file 'ok.jsonl'; name another file\n",
             "batch ok.jsonl --out no/x": "toolfold: results 'no/x' cannot be written: No such file or directory\n",
         }
     )

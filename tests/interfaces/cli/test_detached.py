@@ -92,7 +92,7 @@ def test_it_runs_on_and_two_waits_at_once_have_its_whole_output(cli: Cli, left: 
 
     assert (soon.returncode, soon.stdout) == (75, b"one\n")
     assert soon.stderr.decode() == (
-        f"toolfold: execution {execution_id} is still running; 'toolfold runs wait {execution_id}' goes on waiting\n"
+        f"toolfold: execution {execution_id} is still running; 'toolfold runs wait {execution_id}' continues to wait\n"
     )
     assert (outputs, [wait.returncode for wait in waits]) == ([b"one\nopen\ntwo\n"] * 2, [0, 0])
     assert json.loads(late.stdout)["stdout"] == "one\nopen\ntwo\n"
@@ -157,11 +157,11 @@ def test_a_program_whose_process_is_killed_is_not_waited_for(cli: Cli, left: Pat
     cancelled = cli("runs", "wait", execution_id, "--cancel")
 
     still = (
-        f"toolfold: execution {execution_id} is still running; 'toolfold runs wait {execution_id}' goes on waiting\n"
+        f"toolfold: execution {execution_id} is still running; 'toolfold runs wait {execution_id}' continues to wait\n"
     )
     gone = (
         f"toolfold: the process of execution {execution_id} is gone; 'toolfold runs rerun {execution_id}' runs it again "
-        f"with the recorded replies, 'toolfold runs wait {execution_id} --cancel' ends it\n"
+        f"with the recorded replies, 'toolfold runs wait {execution_id} --cancel' cancels it\n"
     )
     assert (living.returncode, living.stderr.decode()) == (75, still)
     assert (killed.returncode, killed.stderr.decode()) == (75, gone)
@@ -183,7 +183,7 @@ def test_its_questions_are_answered_at_another_terminal_or_stay_open(cli: Cli, l
     assert (nobody.returncode, nobody.stderr.decode()) == (
         75,
         "toolfold: call 1, write(row=0), waits for an answer at a terminal or in the console; "
-        "the program goes on with it\n",
+        "the program continues with it\n",
     )
     assert (code, rows(left)) == (0, list(range(50)))
 
@@ -192,9 +192,14 @@ def test_what_cannot_be_left_running_is_said_at_once(cli: Cli, left: Path) -> No
     wrong = {
         ("run", "--detach", "-"): "line 1: no tool 'prise'; this program has no tools\nawait prise()\n      ^\n",
         ("run", "--detach", "--tools", "none", "-"): (
-            "toolfold: no module 'none' for --tools; a file is named with its ending, as in tools.py\n"
+            "toolfold: no module 'none' for --tools; to name a file, include its extension, as in tools.py\n"
         ),
-        ("run", "--detach", "--json", "-"): "toolfold: --json is for the outcome; give it to 'toolfold runs wait'\n",
+        (
+            "run",
+            "--detach",
+            "--json",
+            "-",
+        ): "toolfold: --json applies to the outcome; pass it to 'toolfold runs wait'\n",
         ("run", "--detach", "--ledger", "memory", "-"): (
             "toolfold: --detach needs a ledger that outlives this command; --ledger memory does not\n"
         ),

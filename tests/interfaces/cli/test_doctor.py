@@ -39,7 +39,16 @@ def test_a_diagnosis_is_one_line_per_finding_and_ends_in_the_verdict() -> None:
             Finding(name="pid", ok=False, detail=refused),
             Finding(name="seccomp", ok=True, detail=""),
         ),
-        canaries={"landlock": (Finding(name="fork", ok=True, detail="PermissionError"),)},
+        canaries={
+            "landlock": (
+                Finding(name="fork", ok=True, detail="PermissionError"),
+                Finding(name="exec", ok=False, detail="leaked: the attack succeeded"),
+            ),
+            "namespace": (
+                Finding(name="fork", ok=False, detail=f"not tried: {refused}"),
+                Finding(name="exec", ok=False, detail=f"not tried: {refused}"),
+            ),
+        },
         notes={"landlock": ("the program can see which files the host has",)},
         libraries=("numpy", "pandas"),
         library_sets={"main": "installed; networkx, lxml", "old": "not locked; run 'toolfold libraries sync'; zebra"},
@@ -56,19 +65,24 @@ def test_a_diagnosis_is_one_line_per_finding_and_ends_in_the_verdict() -> None:
 6.1, x86_64, Python 3.11.7, user 1000
 
 layers
-  user                            MISSING   user namespaces are refused; ask for isolation 'landlock'
-  pid                             MISSING   the same
-  seccomp                         there
+  user                            MISSING     user namespaces are refused; ask for isolation 'landlock'
+  pid                             MISSING     same as above
+  seccomp                         available
 
-attacks in tier landlock
-  fork                            held      PermissionError
+attacks at isolation level landlock
+  fork                            blocked     PermissionError
+  exec                            NOT BLOCKED leaked: the attack succeeded
   note: the program can see which files the host has
 
-libraries of programs: numpy, pandas
+attacks at isolation level namespace
+  fork                            not tried   user namespaces are refused; ask for isolation 'landlock'
+  exec                            not tried   same as above
+
+libraries for programs: numpy, pandas
   set main: installed; networkx, lxml
   set old: not locked; run 'toolfold libraries sync'; zebra
   and every other package that is installed here: libraries.host is on in toolfold.yaml
 
-strongest tier that holds here: landlock
-required: namespace, DOES NOT HOLD: nothing runs in it
+strongest isolation level available: landlock
+required: namespace, NOT AVAILABLE: programs cannot run
 """)

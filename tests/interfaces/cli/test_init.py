@@ -62,7 +62,7 @@ CASES = {
             "  github    from .mcp.json",
             "  linear    from .mcp.json",
             "  postgres  from .mcp.json",
-            "replaced 3 secrets with variables, so that no value is in the file: "
+            "replaced 3 secrets with variables, so that the file contains no secrets: "
             "GITHUB_MCP_TEST_TOKEN, LINEAR_MCP_TEST_TOKEN, POSTGRES_PASSWORD",
             SET_THESE,
             "  GITHUB_MCP_TEST_TOKEN  .mcp.json: mcpServers.github.env.MCP_TEST_TOKEN",
@@ -119,7 +119,7 @@ CASES = {
             "  brave-search  from {home}/.config/Claude/claude_desktop_config.json",
             "  notion        from {home}/.config/Claude/claude_desktop_config.json",
             "  port          from {home}/.config/Claude/claude_desktop_config.json",
-            "replaced 2 secrets with variables, so that no value is in the file: "
+            "replaced 2 secrets with variables, so that the file contains no secrets: "
             "BRAVE_SEARCH_MCP_TEST_API_KEY, NOTION_AUTHORIZATION",
             SET_THESE,
             "  BRAVE_SEARCH_MCP_TEST_API_KEY  {home}/.config/Claude/claude_desktop_config.json: "
@@ -150,7 +150,7 @@ CASES = {
             "  flags     from .cursor/mcp.json",
             "  inherits  from .cursor/mcp.json",
             "  zapier    from .cursor/mcp.json",
-            "replaced 4 secrets with variables, so that no value is in the file: "
+            "replaced 4 secrets with variables, so that the file contains no secrets: "
             "FIGMA_API_KEY, FLAGS_API_KEY, FLAGS_MCP_TEST_TOKEN, ZAPIER_URL",
             SET_THESE,
             "  FIGMA_API_KEY         .cursor/mcp.json: mcpServers.figma.args[4]",
@@ -226,7 +226,7 @@ CASES = {
             "  api    from .mcp.json",
             "  old    from .mcp.json",
             "  local  from .mcp.json",
-            "replaced 2 secrets with variables, so that no value is in the file: API_KEY, API_AUTHORIZATION",
+            "replaced 2 secrets with variables, so that the file contains no secrets: API_KEY, API_AUTHORIZATION",
             SET_THESE,
             "  API_KEY            .mcp.json: mcpServers.api.url",
             "  API_AUTHORIZATION  .mcp.json: mcpServers.api.headers.Authorization",
@@ -307,16 +307,16 @@ class Machine:
 
 NOTHING = """\
 wrote toolfold.yaml with no servers
-no file of another client lists an MCP server; these were looked for:
-  .mcp.json (not there)
+no MCP servers found in the config files of other clients; searched:
+  .mcp.json (not found)
   .cursor/mcp.json
-  .vscode/mcp.json (not there)
-  {home}/.claude.json (not there)
-  {home}/.cursor/mcp.json (not there)
-  {home}/.config/Claude/claude_desktop_config.json (not there)
-  {home}/.config/Code/User/mcp.json (not there)
+  .vscode/mcp.json (not found)
+  {home}/.claude.json (not found)
+  {home}/.cursor/mcp.json (not found)
+  {home}/.config/Claude/claude_desktop_config.json (not found)
+  {home}/.config/Code/User/mcp.json (not found)
 next: add a server below 'servers:' in toolfold.yaml, as its comment shows; 'toolfold tools list'
-then lists its tools. Tools of your own need no server: toolfold run --tools FILE.py PROGRAM.py
+then lists its tools. Your own tools need no server: toolfold run --tools FILE.py PROGRAM.py
 """
 
 

@@ -61,7 +61,7 @@ def test_two_files_of_one_name_are_refused(tmp_path: Path) -> None:
     with pytest.raises(UsageError) as caught:
         read_files([tmp_path / "a/x.csv", tmp_path / "b/x.csv"], Limits())
 
-    assert str(caught.value) == snapshot("two files are named 'x.csv'; rename one, they share the data folder")
+    assert str(caught.value) == snapshot("two files are named 'x.csv'; rename one, because they share the data folder")
 
 
 def test_files_that_do_not_fit_together_are_refused_before_anything_runs(
@@ -74,7 +74,7 @@ def test_files_that_do_not_fit_together_are_refused_before_anything_runs(
     with pytest.raises(UsageError) as caught:
         read_files([Path("a"), Path("b")], Limits(data_bytes=7))
 
-    assert str(caught.value) == snapshot("file 'b' does not fit: the data folder holds 7 bytes in all")
+    assert str(caught.value) == snapshot("file 'b' does not fit: the data folder holds 7 bytes in total")
 
 
 @pytest.mark.parametrize("seconds", [0.0, -1.0, float("nan"), float("inf"), 86_401.0])

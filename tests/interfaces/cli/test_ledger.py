@@ -102,7 +102,7 @@ async def test_a_second_time_there_is_nothing_left_to_do(cli: Cli, ledger: Path)
 
     again = rekey(cli)
 
-    assert again == (0, "rekeyed 0 executions; the ledger has the new key already\n", "")
+    assert again == (0, "rekeyed 0 executions; the ledger already has the new key\n", "")
 
 
 async def test_a_rekeyed_ledger_is_written_as_before(cli: Cli, ledger: Path) -> None:

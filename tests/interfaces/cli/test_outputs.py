@@ -35,16 +35,16 @@ def test_a_name_that_leads_out_of_the_folder_is_left_out(tmp_path: Path) -> None
 
     assert complaints == snapshot(
         [
-            "file '../x' was not written: its name leads out of the folder",
-            "file '/etc/x' was not written: its name leads out of the folder",
-            "file 'a/../../x' was not written: its name leads out of the folder",
-            "file 'a//b' was not written: its name leads out of the folder",
-            "file '' was not written: its name leads out of the folder",
-            "file '.' was not written: its name leads out of the folder",
-            "file '..' was not written: its name leads out of the folder",
-            "file 'a/' was not written: its name leads out of the folder",
-            "file 'x\\n\\x1b[2J' was not written: its name holds a control character",
-            "file 'nul\\x00' was not written: its name holds a control character",
+            "file '../x' was not written: its name points outside the folder",
+            "file '/etc/x' was not written: its name points outside the folder",
+            "file 'a/../../x' was not written: its name points outside the folder",
+            "file 'a//b' was not written: its name points outside the folder",
+            "file '' was not written: its name points outside the folder",
+            "file '.' was not written: its name points outside the folder",
+            "file '..' was not written: its name points outside the folder",
+            "file 'a/' was not written: its name points outside the folder",
+            "file 'x\\n\\x1b[2J' was not written: its name contains a control character",
+            "file 'nul\\x00' was not written: its name contains a control character",
         ]
     )
     assert tree(tmp_path) == {"out/ok": b"new"}
@@ -69,7 +69,7 @@ def test_a_folder_that_is_a_link_is_not_entered(tmp_path: Path) -> None:
 
     complaints = save_files([file("sub/x")], tmp_path / "out")
 
-    assert complaints == snapshot(["file 'sub/x' was not written: a link or a file stands where its folder should be"])
+    assert complaints == snapshot(["file 'sub/x' was not written: a link or a file has the name of its folder"])
     assert tree(tmp_path) == {}
 
 

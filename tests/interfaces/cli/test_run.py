@@ -165,7 +165,7 @@ def test_a_hostile_name_of_a_made_file_is_left_out_and_said(folder: Path, capfd:
     code = play(Ended(status="finished", files=files), out=Path("made"))
 
     assert code == 2
-    assert capfd.readouterr().err == "toolfold: file '../evil' was not written: its name leads out of the folder\n"
+    assert capfd.readouterr().err == "toolfold: file '../evil' was not written: its name points outside the folder\n"
     assert sorted(str(path) for path in Path().rglob("*") if path.is_file()) == ["made/good", "program.py", "tools.py"]
 
 
@@ -286,7 +286,7 @@ def test_where_user_namespaces_are_denied_a_server_ends_with_one_line_and_exit_c
     *before, last = done.stderr.decode().splitlines()
     assert (done.returncode, [line.partition(" on ")[0] for line in before]) == (
         3,
-        ["toolfold: listening", "toolfold: no key is configured: only this machine is served"],
+        ["toolfold: listening", "toolfold: no API key is configured, so only this machine is served"],
     )
     assert last.startswith("toolfold: cannot isolate here: user namespaces are refused")
 

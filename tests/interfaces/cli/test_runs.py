@@ -153,7 +153,7 @@ def test_the_list_is_narrowed_by_status_time_tool_and_interface(
 
 
 def test_a_narrowed_list_without_a_line_says_so(runs: Runs) -> None:
-    assert runs("list", "--interface", "mcp") == (0, "", "toolfold: no such executions in this ledger\n")
+    assert runs("list", "--interface", "mcp") == (0, "", "toolfold: no matching executions in this ledger\n")
 
 
 def test_delete_takes_those_that_ended_and_a_paused_one_only_by_force(runs: Runs) -> None:
@@ -162,7 +162,7 @@ def test_delete_takes_those_that_ended_and_a_paused_one_only_by_force(runs: Runs
     with pytest.raises(UsageError):
         runs("delete", "ab22", "zz")
 
-    assert str(refused.value) == "execution 'bb33' is paused, so it may go on; add --force to delete it"
+    assert str(refused.value) == "execution 'bb33' is paused, so it may continue; add --force to delete it"
     assert runs("delete", "aa11", "ab") == (0, "deleted 2 executions\n", "")
     assert runs("delete", "--force", "bb33") == (0, "deleted 1 execution\n", "")
     assert runs("list", "--json")[1] == "[]\n"
@@ -330,7 +330,7 @@ def test_show_as_json_has_all_of_a_call_that_is_open(runs: Runs, ledger: Path) -
     [
         (["show", "zz"], "no execution 'zz' in the ledger; 'toolfold runs' lists them"),
         (["show", "\udced"], "the ledger has no record with '\\udced': that is not valid Unicode text"),
-        (["show", "a"], "'a' is the start of several ids: aa11, ab22; give more of it"),
+        (["show", "a"], "'a' matches several ids: aa11, ab22; use more characters"),
         (["rerun", "zz"], "no execution 'zz' in the ledger; 'toolfold runs' lists them"),
         (["rerun", "aa11", "missing.py"], "no program 'missing.py'; check the path"),
         (["rerun", "aa11", "--tools", "missing.py"], "no tools file 'missing.py'; check the path"),

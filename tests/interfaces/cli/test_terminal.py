@@ -53,7 +53,7 @@ def test_output_is_on_the_terminal_while_the_program_runs_and_only_once(folder: 
         terminal.until("begun\n")
         terminal.process.send_signal(2)
         code, rest = terminal.rest()
-    assert (code, rest.rpartition(" ")[0]) == (130, "toolfold: stopped; no call was open; toolfold runs show")
+    assert (code, rest.rpartition(" ")[0]) == (130, "toolfold: stopped; no call was in flight; toolfold runs show")
     (folder / "quick.py").write_text("import sys\nprint('one')\nprint('two', file=sys.stderr)\n'three'\n")
     with AtTerminal("run", "quick.py") as terminal:
         assert terminal.rest() == (0, "one\ntwo\ntoolfold: value: 'three'\n")
@@ -70,10 +70,10 @@ def test_one_answer_for_a_loop_of_fifty_writes_and_runs_show_says_by_what_right(
     assert question == (
         "toolfold: write(row=0) needs your approval (line 2)\n"
         "  y  yes, this call\n"
-        "  a  yes, and further calls with equal arguments\n"
+        "  a  yes, and further calls with the same arguments\n"
         "  t  yes, and every further call of write in this program\n"
-        "  9  yes, this many calls of write: any number\n"
-        "  n  no; a reason may follow\n"
+        "  9  yes, for this many calls of write (any number)\n"
+        "  n  no; you can add a reason\n"
         "approve? "
     )
     assert (code, rows(table), rest.count("approve?")) == (0, list(range(50)), 0)
@@ -85,7 +85,7 @@ def test_one_answer_for_a_loop_of_fifty_writes_and_runs_show_says_by_what_right(
 def test_equal_arguments_ask_again_for_others_and_a_rerun_inherits_nothing(cli: Cli, table: Path) -> None:
     with AtTerminal("run", "equal.py") as terminal:
         terminal.answer("what?")
-        terminal.until("'what?' is no answer; give y, a, t, n, or a number of calls\n")
+        terminal.until("'what?' is not an answer; enter y, a, t, n or a number of calls\n")
         terminal.answer("a")
         terminal.answer("n not that row")
         code, rest = terminal.rest()
@@ -112,7 +112,7 @@ def test_where_nobody_is_there_a_call_is_refused_unless_it_was_approved_beforeha
 
     assert refused.returncode == 1
     assert refused.stderr.decode().splitlines()[0] == (
-        "toolfold: 'write' needs approval, and there is no terminal to ask at; --yes approves every call"
+        "toolfold: 'write' needs approval, but there is no terminal to ask on; --yes approves every call"
     )
     assert refused.stderr.decode().splitlines()[-1] == (
         "ToolError: 'write' was denied: it needs approval, and nobody can give it here"

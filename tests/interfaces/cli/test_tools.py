@@ -190,7 +190,7 @@ async def get_user(*, id: int) -> GetUserReply:
     ("asked", "said"),
     [
         ("delete_user", "tool 'delete_user' is not marked read-only, so it is not called; run a program that calls it"),
-        ("get_usr", "no tool 'get_usr'; 'toolfold tools list' has their names"),
+        ("get_usr", "no tool 'get_usr'; 'toolfold tools list' lists all tools"),
         ("get_user=[1]", """the arguments of 'get_user' must be a JSON object, as in get_user='{"id": 1}'"""),
     ],
 )

@@ -56,7 +56,7 @@ def test_what_is_open_waits_or_was_printed_is_told_and_nothing_moves_the_cursor(
 
     lines = drawn(*entries)
 
-    assert lines[4:] == ["waits for an answer: pay #2", "in flight: \\x1b[2Jprice #1, mail #3", "one", "two\\x1b[31m"]
+    assert lines[4:] == ["waiting for approval: pay #2", "in flight: \\x1b[2Jprice #1, mail #3", "one", "two\\x1b[31m"]
 
 
 def test_it_goes_on_until_the_program_of_another_process_has_ended_and_shows_it(tmp_path: Path, capsys) -> None:

@@ -115,10 +115,10 @@ async def test_people_approve_edit_and_deny_and_the_program_goes_on(
 @pytest.mark.parametrize(
     ("change", "why"),
     [
-        ({"digest": "0" * 32}, "its arguments are not the ones that were shown"),
-        ({"epoch": 7}, "another process has the program now; look again"),
-        ({"call_id": 99}, "it does not wait any more"),
-        ({"execution_id": "../x"}, "it has ended, or never waited"),
+        ({"digest": "0" * 32}, "the arguments are not the ones that were shown"),
+        ({"epoch": 7}, "another process has taken over the program; reload and decide again"),
+        ({"call_id": 99}, "the call is no longer pending"),
+        ({"execution_id": "../x"}, "the execution has ended or does not exist"),
     ],
 )
 async def test_a_decision_that_does_not_fit_counts_for_nothing(

@@ -179,10 +179,10 @@ async def test_a_tenant_decides_on_nothing_of_another_and_tries_no_tools(
         await running
 
     assert (seen, overview["waiting"], overview["running"], paid_by_then) == ([], 0, 0, [])
-    assert decided.json()["results"][0]["why"] == "it has ended, or never waited"
+    assert decided.json()["results"][0]["why"] == "the execution has ended or does not exist"
     assert (tried.status_code, tried.json()) == (
         403,
-        {"error": "only the operator of this console tries tools; call it in a program"},
+        {"error": "only the operator of this console can try tools; call the tool in a program"},
     )
 
 
@@ -202,7 +202,7 @@ async def test_a_decision_that_is_sent_again_or_after_the_end_counts_for_nothing
 
     assert (paid_by_then, ended.stdout, till.paid) == ([1], "paid 1 paid 1\n", [1, 1])
     assert replayed.json()["results"][0] == {
-        "execution_id": first["execution_id"], "call_id": 1, "counts": False, "why": "it does not wait any more",
+        "execution_id": first["execution_id"], "call_id": 1, "counts": False, "why": "the call is no longer pending",
     }  # fmt: skip
     assert late.json()["results"][0]["counts"] is False
 

@@ -99,9 +99,9 @@ async def test_servers_that_nobody_may_call_are_not_started_and_it_is_said(tmp_p
 @pytest.mark.parametrize(
     ("http", "message"),
     [
-        ("keys: {one: k}, tools: {two: [x]}", "is no tenant; there is 'one'"),
-        ("tools: {one: [x]}", "is no tenant; there is 'local'"),
-        ("jwt: {jwks_url: 'http://x'}, tools: {one: [x]}", "is no tenant; there is 'librechat'"),
+        ("keys: {one: k}, tools: {two: [x]}", "is not a tenant; the tenants are 'one'"),
+        ("tools: {one: [x]}", "is not a tenant; the tenants are 'local'"),
+        ("jwt: {jwks_url: 'http://x'}, tools: {one: [x]}", "is not a tenant; the tenants are 'librechat'"),
     ],
 )
 def test_a_tenant_that_there_is_not_is_a_mistake(http: str, message: str) -> None:

@@ -104,7 +104,7 @@ async def test_with_a_token_only_who_brings_it_is_let_in(tmp_path) -> None:
             ("--http", "0.0.0.0:8765"),
             "--http 0.0.0.0:8765 is reachable from outside; set TOOLFOLD_MCP_TOKEN to a secret first",
         ),
-        (("--http", "localhost"), "--http 'localhost' is no address; write HOST:PORT, as in 127.0.0.1:8765"),
+        (("--http", "localhost"), "--http 'localhost' is not an address; write HOST:PORT, as in 127.0.0.1:8765"),
     ],
 )
 def test_an_address_that_cannot_be_served_is_one_line_and_exit_2(tmp_path, arguments, message) -> None:

@@ -199,7 +199,7 @@ async def test_a_client_that_leaves_in_the_middle_of_a_program_leaves_no_process
         ),
         (
             "tools:\n  folders:\n    - {name: docs, path: nowhere}",
-            "toolfold.yaml:3: tools.folders[0]: folder 'nowhere' is no folder; make it first",
+            "toolfold.yaml:3: tools.folders[0]: folder 'nowhere' is not a folder; create it first",
         ),
     ],
 )
@@ -232,6 +232,6 @@ def test_without_a_config_the_next_step_is_told(tmp_path) -> None:
     ended = subprocess.run(COMMAND, cwd=tmp_path, env=environment(**home), capture_output=True, text=True, check=False)
 
     assert ended.stderr == (
-        "toolfold: no toolfold.yaml here or above; write one with 'toolfold init', or name one with --config\n"
+        "toolfold: no toolfold.yaml in this or a parent folder; write one with 'toolfold init', or name one with --config\n"
     )
     assert ended.returncode == 2

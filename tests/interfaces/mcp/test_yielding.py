@@ -381,8 +381,8 @@ async def test_a_server_that_is_killed_loses_nothing(tmp_path: Path) -> None:
     assert (tmp_path / "rows").read_text() == "1\n2\n"
     assert (waited.returncode, waited.stderr) == (
         75,
-        f"toolfold: the process of execution {id_in(first)} is gone; its client can go on with it, "
-        f"or 'toolfold runs wait {id_in(first)} --cancel' ends it\n",
+        f"toolfold: the process of execution {id_in(first)} is gone; its client can continue it, "
+        f"or 'toolfold runs wait {id_in(first)} --cancel' cancels it\n",
     )
 
 

@@ -169,7 +169,9 @@ async def test_calls_of_a_server_that_stays_away_say_what_happened_to_it(eras: P
         with pytest.raises(ToolUnreachable) as caught:
             await call(bridge, "mcp__raw__pid")
 
-        assert str(caught.value) == ("server 'raw' is not there; nothing ran: it exited with code 1: the disk is full")
+        assert str(caught.value) == (
+            "server 'raw' is not available; nothing ran: it exited with code 1: the disk is full"
+        )
         assert bridge.status()[0].tools == 15
 
 

@@ -70,7 +70,7 @@ async def test_a_server_that_is_not_there_yet_is_found_and_one_that_restarts_is_
             again = await call(bridge, "mcp__web__add", a=2, b=2)
 
     assert (first, again) == (2, 4)
-    assert str(caught.value) == "server 'web' is not there; nothing ran: all connection attempts failed"
+    assert str(caught.value) == "server 'web' is not available; nothing ran: all connection attempts failed"
 
 
 async def test_a_server_that_forgot_its_session_is_asked_again_in_a_new_one(tmp_path: Path) -> None:
@@ -88,7 +88,7 @@ async def test_a_server_that_forgot_its_session_is_asked_again_in_a_new_one(tmp_
     ("is_read_only", "said"),
     [
         (False, "server 'web' was lost during the call; it may have run, so it was not repeated"),
-        (True, "server 'web' is not there; nothing ran: the bridge is closed"),
+        (True, "server 'web' is not available; nothing ran: the bridge is closed"),
     ],
 )
 async def test_a_bridge_closes_while_the_answer_of_a_call_arrives(is_read_only, said: str, tmp_path: Path) -> None:

@@ -81,7 +81,7 @@ async def test_a_tool_of_last_time_whose_server_is_gone_says_so(tmp_path) -> Non
     script.unlink()
 
     async with Bridge([server], eras=tmp_path / "eras") as bridge:
-        with pytest.raises(ToolUnreachable, match="server 'raw' is not there; nothing ran"):
+        with pytest.raises(ToolUnreachable, match="server 'raw' is not available; nothing ran"):
             await call(bridge, "mcp__raw__echo", text="hello")
 
 

@@ -61,4 +61,4 @@ async def test_a_call_that_cannot_be_sent_says_that_nothing_ran(tmp_path: Path) 
         with pytest.raises(ToolUnreachable) as caught:
             await call(bridge, "mcp__web__echo")
 
-    assert str(caught.value) == "server 'web' is not there; nothing ran: all connection attempts failed"
+    assert str(caught.value) == "server 'web' is not available; nothing ran: all connection attempts failed"

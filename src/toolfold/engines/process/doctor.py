@@ -27,6 +27,8 @@ from toolfold_guest.shared.wire import HEADER
 
 ATTACK_SECONDS: Final = 5.0
 PROBE: Final = "toolfold_guest.jail.probe"
+NOT_TRIED: Final = "not tried: "
+"""The beginning of `Finding.detail` of an attack that could not be made."""
 _STRENGTH: Final[dict[str, int]] = {"none": 0, "landlock": 1, "namespace": 2}
 
 ATTACKS: Final[dict[str, str]] = {
@@ -59,6 +61,11 @@ class Finding:
     ok: bool
     detail: str
     """How the attack failed, or why the layer is not available."""
+
+    @property
+    def is_tried(self) -> bool:
+        """Whether the attack ran: without a jail to run it in, none does."""
+        return not self.detail.startswith(NOT_TRIED)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -148,7 +155,8 @@ async def _attack_tier(tier: Tier, *, host_libraries: bool = False) -> _TierRepo
                 findings = await asyncio.gather(*(_attack(zygote, *attack, names) for attack in ATTACKS.items()))
             return _TierReport(findings=tuple(findings), notes=zygote.notes, locked=True)
     except (EngineError, TimeoutError) as error:
-        return _TierReport(findings=tuple(Finding(name=name, ok=False, detail=_reason(error)) for name in ATTACKS))
+        detail = f"{NOT_TRIED}{_reason(error)}"
+        return _TierReport(findings=tuple(Finding(name=name, ok=False, detail=detail) for name in ATTACKS))
 
 
 async def _attack(zygote: Zygote, name: str, text: str, names: Mapping[str, Any]) -> Finding:
@@ -160,7 +168,7 @@ async def _attack(zygote: Zygote, name: str, text: str, names: Mapping[str, Any]
     refusal = answer.get("error", "").split(":")[0]
     if refusal in _REFUSALS:
         return Finding(name=name, ok=True, detail=refusal)
-    return Finding(name=name, ok=False, detail=refusal or "leaked: the attack reached its aim")
+    return Finding(name=name, ok=False, detail=refusal or "leaked: the attack succeeded")
 
 
 @contextlib.asynccontextmanager

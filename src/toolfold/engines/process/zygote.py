@@ -93,7 +93,7 @@ class Zygote:
                 await zygote._hear_of_start()
         except TimeoutError:
             await zygote.close()
-            raise EngineUnavailable(f"the zygote was not ready after {START_SECONDS:.0f} seconds") from None
+            raise EngineUnavailable(f"the fork server was not ready after {START_SECONDS:.0f} seconds") from None
         except BaseException:
             await zygote.close()
             raise
@@ -156,7 +156,9 @@ class Zygote:
                 # It ended with an order unread; what it said before is still there to be read.
                 continue
             if not text:
-                raise EngineUnavailable("cannot isolate here: the zygote ended before it was ready, without a word")
+                raise EngineUnavailable(
+                    "cannot isolate here: the fork server ended before it was ready, without a message"
+                )
             message: dict[str, Any] = json.loads(text)
             if "failed" in message:
                 raise EngineUnavailable(f"cannot isolate here: {message['failed']}")

@@ -207,14 +207,15 @@ def _batch(
 def _doctor(
     json: Annotated[bool, typer.Option("--json", help="Print the diagnosis as one JSON object.")] = False,
     require: Annotated[
-        Literal["namespace", "landlock", "none"], typer.Option(help="The tier that this machine must provide.")
+        Literal["namespace", "landlock", "none"],
+        typer.Option(help="The isolation level that this machine must provide."),
     ] = "namespace",
     engine: Annotated[
         Literal["process", "ray"], typer.Option(help="`ray` examines every node of a cluster instead of this machine.")
     ] = "process",
     address: AddressOption = None,
 ) -> int:
-    """Test the isolation on this machine with real attacks. Exit 3 if the required tier is not available."""
+    """Test the isolation on this machine with real attacks. Exit 3 if the required level is not available."""
     # Imported here for the same reason: a diagnosis needs the engine, a run's help does not.
     from toolfold.interfaces.cli.commands.doctor import diagnose, diagnose_cluster  # noqa: PLC0415
 
@@ -275,7 +276,7 @@ def _console(
         bool, typer.Option("--read-only", help="Show everything, but allow no decisions and no reruns.")
     ] = False,
 ) -> int:
-    """Open a web page that shows every program live. It also asks for approvals and reruns programs."""
+    """Open a web page that shows every program live. There you can also approve calls and rerun programs."""
     # Imported here for the same reason.
     from toolfold.interfaces.cli.commands.serve import console_command  # noqa: PLC0415
 

@@ -27,10 +27,10 @@ _LONGEST_LINE: Final = 4096
 _MOST_CALLS: Final = 1_000_000
 _CHOICES: Final = """\
   y  yes, this call
-  a  yes, and further calls with equal arguments
+  a  yes, and further calls with the same arguments
   t  yes, and every further call of {tool} in this program
-  9  yes, this many calls of {tool}: any number
-  n  no; a reason may follow
+  9  yes, for this many calls of {tool} (any number)
+  n  no; you can add a reason
 """
 
 
@@ -61,7 +61,7 @@ class Terminal:
                 return Decision(approved=False, reason="nobody answered at the terminal", by=user())
             if (decision := parse_answer(line)) is not None:
                 return decision
-            say(f"toolfold: {line.strip()[:40]!r} is no answer; give y, a, t, n, or a number of calls\n")
+            say(f"toolfold: {line.strip()[:40]!r} is not an answer; enter y, a, t, n or a number of calls\n")
 
     async def _line(self) -> str | None:
         """What was typed up to the next Enter; `None` at the end of input."""
@@ -160,7 +160,7 @@ def _deny_all() -> Approve:
         if call.tool not in reported_tools:
             reported_tools.add(call.tool)
             name = repr(call.tool)
-            say(f"toolfold: {name} needs approval, and there is no terminal to ask at; --yes approves every call\n")
+            say(f"toolfold: {name} needs approval, but there is no terminal to ask on; --yes approves every call\n")
         return NOBODY_CAN_APPROVE
 
     return approve

@@ -57,7 +57,7 @@ def print_list(summaries: Sequence[ExecutionSummary], *, as_json: bool, is_filte
         write_json([asdict(summary) for summary in summaries])
         return Exit.FINISHED
     if not summaries:
-        message = "no such executions in this ledger" if is_filtered else "no executions in this ledger yet"
+        message = "no matching executions in this ledger" if is_filtered else "no executions in this ledger yet"
         print(f"toolfold: {message}", file=sys.stderr)
         return Exit.FINISHED
     console = _console()
@@ -374,12 +374,12 @@ class Waterfall:
         parts += [_line(lane, now, width) for lane in lanes[:_MOST_LANES]]
         if len(lanes) > _MOST_LANES:
             parts.append(Text(f"… and {len(lanes) - _MOST_LANES} more lanes", style="dim"))
-        for kind, words in (("waits", "waits for an answer"), ("open", "in flight")):
+        for kind, words in (("waits", "waiting for approval"), ("open", "in flight")):
             names = [
                 f"{escape_controls(bar.tool)} #{call_id}" for call_id, bar in self._bars.items() if bar.kind == kind
             ]
             if names and not self.is_over:
-                more = f", … {len(names)} in all" if len(names) > _MOST_NAMED else ""
+                more = f", … {len(names)} in total" if len(names) > _MOST_NAMED else ""
                 parts.append(Text(f"{words}: {', '.join(names[:_MOST_NAMED])}{more}", style=_STYLES[kind]))
         parts += [Text(escape_controls(line)) for line in self._printed.splitlines()[-_MOST_LINES:]]
         for part in parts:
@@ -452,12 +452,12 @@ async def report_stop(ledger: Ledger, execution_id: str, *, where: str | None = 
     except ToolfoldError:  # a ledger that broke is the lesser news
         history = None
     if history is None:
-        print("toolfold: stopped; the program had not begun", file=sys.stderr, flush=True)
+        print("toolfold: stopped; the program had not started", file=sys.stderr, flush=True)
         return
     calls = open_calls(history)
     call_texts = ", ".join(map(_format_call, calls[:_SHOWN_CALLS]))
     more = f" and {len(calls) - _SHOWN_CALLS} more" if len(calls) > _SHOWN_CALLS else ""
-    parts = ["stopped", f"{call_texts}{more} may have run" if calls else "no call was open"]
+    parts = ["stopped", f"{call_texts}{more} may have run" if calls else "no call was in flight"]
     if ledger.is_lasting:
         option = "" if where is None else f" --ledger {shlex.quote(where)}"
         parts.append(f"toolfold runs show {execution_id}{option}")

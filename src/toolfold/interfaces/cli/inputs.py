@@ -37,11 +37,13 @@ def read_files(paths: Sequence[Path], limits: Limits) -> tuple[File, ...]:
     room = limits.data_bytes
     for path in paths:
         if path.name in files:
-            raise UsageError(f"two files are named {path.name!r}; rename one, they share the data folder")
+            raise UsageError(f"two files are named {path.name!r}; rename one, because they share the data folder")
         data = _read(path, room + 1, "file")
         room -= len(data)
         if room < 0:
-            raise UsageError(f"file {str(path)!r} does not fit: the data folder holds {limits.data_bytes} bytes in all")
+            raise UsageError(
+                f"file {str(path)!r} does not fit: the data folder holds {limits.data_bytes} bytes in total"
+            )
         files[path.name] = File(name=path.name, data=data, mime=_mime(path.name))
     return tuple(files.values())
 
@@ -91,7 +93,7 @@ def with_limits(assignments: Sequence[str], default_limits: Limits | None) -> Li
         name, sign, value = assignment.partition("=")
         if not sign or name not in LimitsConfig.model_fields:
             names = ", ".join(LimitsConfig.model_fields)
-            raise UsageError(f"no limit {assignment!r}; write NAME=VALUE with one of {names}")
+            raise UsageError(f"unknown limit {assignment!r}; write NAME=VALUE with one of {names}")
         values[name] = value
     try:
         read = LimitsConfig.model_validate(values)

@@ -80,7 +80,7 @@ def _import(source: str) -> ModuleType:
         # The module itself is missing, or one that it imports.
         if not is_file and error.name and (source == error.name or source.startswith(f"{error.name}.")):
             raise UsageError(
-                f"no module {source!r} for --tools; a file is named with its ending, as in tools.py"
+                f"no module {source!r} for --tools; to name a file, include its extension, as in tools.py"
             ) from error
         raise UsageError(f"tools {source!r} import {error.name!r}, which is not installed") from error
     except PermissionError as error:
@@ -112,7 +112,7 @@ def _import_module(name: str) -> ModuleType:
         return importlib.import_module(name)
     except (TypeError, ValueError) as error:
         raise UsageError(
-            f"{name!r} is no module name; use dots as in package.module, or a file as in tools.py"
+            f"{name!r} is not a module name; use dots as in package.module, or a file as in tools.py"
         ) from error
     finally:
         sys.path.pop(0)

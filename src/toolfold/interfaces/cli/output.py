@@ -109,7 +109,7 @@ def prepare_folder(folder: Path) -> None:
     except (FileExistsError, NotADirectoryError) as error:
         raise UsageError(f"--out {str(folder)!r} is not a folder; name another") from error
     except (OSError, ValueError) as error:
-        raise UsageError(f"--out {str(folder)!r} cannot be made: {_reason(error)}") from error
+        raise UsageError(f"--out {str(folder)!r} cannot be created: {_reason(error)}") from error
     if not os.access(folder, os.W_OK | os.X_OK):
         raise UsageError(f"--out {str(folder)!r} cannot be written to: permission denied")
 
@@ -142,9 +142,9 @@ def _save(file: File, root: int) -> None:
 def _parts(name: str) -> list[str]:
     parts = name.split("/")
     if any(part in ("", ".", "..") for part in parts):
-        raise ValueError("its name leads out of the folder")
+        raise ValueError("its name points outside the folder")
     if any(unicodedata.category(letter) in ("Cc", "Cs") for letter in name):
-        raise ValueError("its name holds a control character")
+        raise ValueError("its name contains a control character")
     return parts
 
 
@@ -170,5 +170,5 @@ def _replace(name: str, data: bytes, parent: int) -> None:
 
 def _reason(error: Exception) -> str:
     if isinstance(error, OSError) and error.errno in (errno.ELOOP, errno.ENOTDIR):
-        return "a link or a file stands where its folder should be"
+        return "a link or a file has the name of its folder"
     return (error.strerror or str(error)) if isinstance(error, OSError) else str(error)

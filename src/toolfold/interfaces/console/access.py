@@ -106,7 +106,9 @@ class Access:
             (candidate for candidate in self._tokens if hmac.compare_digest(candidate.encode(), token.encode())), None
         )
         if match is None:
-            raise Refusal(403, "this link was used already, or is of another console; start it again for a new one")
+            raise Refusal(
+                403, "this link was already used, or belongs to another console; start the console again for a new one"
+            )
         self._tokens.discard(match)
         return self._cookie(Viewer(roles=ALL_ROLES if self._may_act else _LOOKING))
 
@@ -117,7 +119,7 @@ class Access:
             Refusal: 401, or 429.
         """
         if self._auth is None:
-            raise Refusal(401, "this console knows no API keys; open the link that it printed")
+            raise Refusal(401, "this console has no API keys; open the link that it printed")
         caller = await self._auth.caller({"x-api-key": key})
         admit(request, caller.tenant)
         return self._cookie(Viewer(tenant=caller.tenant, roles=caller.roles))
@@ -225,7 +227,7 @@ class Guard:
 def _fault(scope: Scope, *, only_here: bool) -> str:
     headers = scope["headers"]
     if only_here and not is_local_request(headers):
-        return "only this machine is served: open the console as http://127.0.0.1"
+        return "this console serves only this machine; open it as http://127.0.0.1"
     if scope["method"] in _SAFE:
         return ""
     values = {
@@ -233,9 +235,9 @@ def _fault(scope: Scope, *, only_here: bool) -> str:
     }
     origin = values.get(b"origin")
     if origin is not None and origin.partition("://")[2] != values.get(b"host"):
-        return "requests from pages of another origin are refused"
+        return "cross-origin requests are refused"
     if values.get(b"sec-fetch-site", "same-origin") not in ("same-origin", "none"):
-        return "requests from pages of another origin are refused"
+        return "cross-origin requests are refused"
     return ""
 
 

@@ -58,7 +58,7 @@ def open_console(config: Config, *, modules: Sequence[Tool] = (), may_act: bool 
     """
     ledger = ledger_of(config)
     if not ledger.is_lasting:
-        raise UsageError("a ledger in memory has nothing to show to another process; name a file or a server")
+        raise UsageError("an in-memory ledger cannot be read by another process; name a file or a server")
     # Programs that run again here may ask: whoever looks at this page is asked.
     approve: dict[str, Any] = approvals_of(config, ledger) or {
         "approve": LedgerApproval(ledger, wait_seconds=config.approvals_wait)
@@ -184,21 +184,25 @@ class Actions:
         viewer = await self._access.actor(request, "approve")
         body = await _read(request, _Choices)
         if not 0 < len(body.decisions) <= 1000:
-            raise Refusal(400, "give 1 to 1,000 decisions")
+            raise Refusal(400, "send 1 to 1,000 decisions")
         return json_response(200, {"results": [await self._apply_choice(viewer, choice) for choice in body.decisions]})
 
     async def _apply_choice(self, viewer: Viewer, choice: Choice) -> dict[str, Any]:
         place = {"execution_id": choice.execution_id, "call_id": choice.call_id}
         live = self._watch.live.get(choice.execution_id)
         if live is None or viewer.tenant not in (None, live.start_record.tenant):
-            return {**place, "counts": False, "why": "it has ended, or never waited"}
+            return {**place, "counts": False, "why": "the execution has ended or does not exist"}
         question = live.questions.get(choice.call_id)
         if question is None:
-            return {**place, "counts": False, "why": "it does not wait any more"}
+            return {**place, "counts": False, "why": "the call is no longer pending"}
         if choice.epoch != live.epoch:
-            return {**place, "counts": False, "why": "another process has the program now; look again"}
+            return {
+                **place,
+                "counts": False,
+                "why": "another process has taken over the program; reload and decide again",
+            }
         if choice.digest != json_shapes.of_question(question, hidden=True)["digest"]:
-            return {**place, "counts": False, "why": "its arguments are not the ones that were shown"}
+            return {**place, "counts": False, "why": "the arguments are not the ones that were shown"}
         try:
             decision = Decision(
                 approved=choice.approved, reason=choice.reason, arguments=choice.arguments, covers=choice.covers,
@@ -214,7 +218,11 @@ class Actions:
         # Every ledger of ours carries decisions.
         ledger: DecisionStore = self._ledger  # type: ignore[assignment]
         is_first = await ledger.decide(choice.execution_id, choice.epoch, choice.call_id, body)
-        return {**place, "counts": is_first, **({} if is_first else {"why": "it was decided already, or has ended"})}
+        return {
+            **place,
+            "counts": is_first,
+            **({} if is_first else {"why": "the call was already decided, or its program has ended"}),
+        }
 
     async def cancel(self, request: Request, execution_id: str) -> Response:
         """End an execution: at once if it runs here, elsewhere at its next word to the ledger."""
@@ -225,7 +233,7 @@ class Actions:
         if execution_id in self._runtime.executions:
             await self._runtime.cancel(execution_id)
         elif not await self._runtime.end_recorded(execution_id):
-            raise Refusal(409, f"execution {execution_id!r} is held by a replica; cancel it there")
+            raise Refusal(409, f"execution {execution_id!r} is running on a replica; cancel it there")
         return json_response(202, {"status": "cancelled"})
 
     async def check(self, request: Request) -> Response:
@@ -270,7 +278,7 @@ class Actions:
         viewer = await self._access.actor(request, "run")
         if viewer.tenant is not None:
             # A direct call is nobody's: no rule on who may call what would hold it.
-            raise Refusal(403, "only the operator of this console tries tools; call it in a program")
+            raise Refusal(403, "only the operator of this console can try tools; call the tool in a program")
         body = await _read(request, _Arguments)
         try:
             async with asyncio.timeout(_TRIED_SECONDS):
@@ -303,7 +311,7 @@ async def _read(request: Request, shape: type[Any]) -> Any:
     try:
         return msgspec.json.decode(body, type=shape)
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-        raise Refusal(400, f"the body is not what this takes: {error}") from error
+        raise Refusal(400, f"invalid request body: {error}") from error
 
 
 def _calls(history: ExecutionHistory) -> list[Any]:
@@ -353,7 +361,7 @@ def create_console(
     app = FastAPI(
         title="toolfold console",
         version=toolfold.__version__,
-        description="What the console shows, for programs of your own. Send the cookie of a browser or an API key.",
+        description="The console's data, for your own programs. Send the browser's session cookie or an API key.",
         lifespan=life,
         openapi_url="/api/openapi.json",
         docs_url=None,
@@ -440,7 +448,7 @@ class _Pages:
     def _static_response(self, name: str) -> Response:
         body = self._files.get(name)
         if body is None:
-            raise Refusal(404, "there is no such file")
+            raise Refusal(404, "no such file")
         headers = {"Cache-Control": "no-cache"}
         return Response(body, media_type=_TYPES[Path(name).suffix], headers=headers)
 

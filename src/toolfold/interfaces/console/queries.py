@@ -100,11 +100,11 @@ class QueryRoutes:
         """A file that the program began with or made, as a download."""
         history = await self.history(await self._access.viewer(request), execution_id)
         if self._is_hidden:
-            raise Refusal(403, "this console hides what programs work with")
+            raise Refusal(403, "this console hides the files of programs")
         files = (*(history.outcome.files if history.outcome is not None else ()), *history.start_record.files)
         match = next((file for file in files if file.name == name), None)
         if match is None:
-            raise Refusal(404, "there is no such file")
+            raise Refusal(404, "no such file")
         # What could run in a browser goes there as bytes, to be saved.
         media_type = match.mime if match.mime in _SHOWN_TYPES else "application/octet-stream"
         kind = "inline" if match.mime in _SHOWN_TYPES else "attachment"

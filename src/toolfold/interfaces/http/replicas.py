@@ -270,7 +270,7 @@ def validate_address(address: str) -> str:
     scheme, separator, rest = address.partition("://")
     if scheme not in ("http", "https") or not separator or not rest or any(sign in rest for sign in " ?#@"):
         raise UsageError(
-            f"{address!r} is no address where other replicas reach this one; write one like http://10.0.0.5:8000"
+            f"{address!r} is not an address at which other replicas can reach this one; write one like http://10.0.0.5:8000"
         )
     return address
 

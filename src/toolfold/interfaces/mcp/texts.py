@@ -99,7 +99,7 @@ def parse_address(text: str) -> tuple[str, int]:
     host, _, port = text.rpartition(":")
     host = host.removeprefix("[").removesuffix("]") or "127.0.0.1"
     if not port.isdecimal() or int(port) > 65535:
-        raise UsageError(f"--http {text!r} is no address; write HOST:PORT, as in 127.0.0.1:8765")
+        raise UsageError(f"--http {text!r} is not an address; write HOST:PORT, as in 127.0.0.1:8765")
     return host, int(port)
 
 

@@ -35,7 +35,7 @@ def plain_address(url: str) -> str:
     """
     scheme, separator, rest = url.partition("://")
     if not separator or scheme not in SCHEMES:
-        raise UsageError(f"no server kind {scheme!r} for a ledger; those there are: {', '.join(SCHEMES)}")
+        raise UsageError(f"unknown scheme {scheme!r} for a ledger; use one of {', '.join(SCHEMES)}")
     address = f"{scheme.replace('valkey', 'redis')}://{rest}"
     try:
         ConnectionPool.from_url(address)

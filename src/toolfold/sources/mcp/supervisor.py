@@ -268,7 +268,7 @@ class ServerSupervisor:
             await self._presence.attempted.wait()
         if self._presence.established is None:
             raise ToolUnreachable(
-                f"server {self.server.name!r} is not there; nothing ran{_suffix(self._presence.detail)}"
+                f"server {self.server.name!r} is not available; nothing ran{_suffix(self._presence.detail)}"
             )
         return self._presence.established
 

@@ -79,7 +79,9 @@ class Programs:
         self.ids: set[str] = set()
         for number, item in self._items():
             if item.tag in self.ids:
-                raise self._line_error(number, f"the id {item.tag!r} is on an earlier line, too; ids must differ")
+                raise self._line_error(
+                    number, f"the id {item.tag!r} is already used on an earlier line; ids must be unique"
+                )
             self.ids.add(item.tag)
 
     def items(self, done: set[str]) -> Iterator[Item]:
@@ -103,7 +105,7 @@ class Programs:
         except (msgspec.MsgspecError, UnicodeDecodeError, ValueError) as error:
             raise self._line_error(number, str(error)) from error
         if unknown := sorted(line.limits.keys() - _LIMITS):
-            raise self._line_error(number, f"no limit {unknown[0]!r}; there are {', '.join(sorted(_LIMITS))}")
+            raise self._line_error(number, f"unknown limit {unknown[0]!r}; the limits are {', '.join(sorted(_LIMITS))}")
         # Any: each limit has its own type, and all are numbers.
         values: dict[str, Any] = {
             key: float(value) if key == "wall_seconds" else int(value) for key, value in line.limits.items()
@@ -122,7 +124,7 @@ def _data(content: str | dict[str, str]) -> bytes:
     if isinstance(content, str):
         return content.encode()
     if content.keys() != {"base64"}:
-        raise ValueError('a file is a text or {"base64": "..."}')
+        raise ValueError('a file must be text or {"base64": "..."}')
     return base64.b64decode(content["base64"], validate=True)
 
 
@@ -184,7 +186,7 @@ def open_results(path: Path) -> Iterator[Results]:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
-            raise UsageError(f"another batch writes {str(path)!r}; wait for it, or name another file") from error
+            raise UsageError(f"another batch is writing to {str(path)!r}; wait for it, or name another file") from error
         except OSError as error:
             reason = (error.strerror or "unknown reason").lower()
             raise UsageError(f"results {str(path)!r} cannot be locked: {reason}; put them on a local disk") from error
@@ -330,7 +332,7 @@ def run_batch(options: BatchOptions) -> int:
     config = nearest_config(options.config)
     limits = limits_for(options.timeout_seconds, as_json=True, default_limits=config.program_limits if config else None)
     if options.out.exists() and options.programs.exists() and options.out.samefile(options.programs):
-        raise UsageError(f"--out is the file of programs, {str(options.out)!r}; name another")
+        raise UsageError(f"--out is the input file {str(options.out)!r}; name another file")
     programs = Programs(options.programs, limits)
     with open_results(options.out) as results:
         summary, done = _read_results(results, programs)
@@ -354,7 +356,7 @@ def run_batch(options: BatchOptions) -> int:
     summary.show()
     remaining = len(programs.ids) - summary.statuses.total()
     if remaining:
-        message = f"{remaining} of {len(programs.ids)} programs have no result yet; start the command again to go on"
+        message = f"{remaining} of {len(programs.ids)} programs have no result yet; start the command again to continue"
         print(f"toolfold: {message}", file=sys.stderr)
     return code
 

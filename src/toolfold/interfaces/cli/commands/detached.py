@@ -62,7 +62,7 @@ def start_detached(options: RunOptions, text: str, files: Sequence[File], limits
     """Start it, print the id to wait for, and return the exit code."""
     if options.out is not None or options.as_json:
         option = "--out" if options.out is not None else "--json"
-        raise UsageError(f"{option} is for the outcome; give it to 'toolfold runs wait'")
+        raise UsageError(f"{option} applies to the outcome; pass it to 'toolfold runs wait'")
     if options.ledger == "memory":
         raise UsageError("--detach needs a ledger that outlives this command; --ledger memory does not")
     job = DetachedJob(
@@ -90,7 +90,9 @@ def start(job: DetachedJob) -> dict[str, Any]:
     with os.fdopen(read_fd, "rb") as pipe:
         data = pipe.read()
     return (
-        json.loads(data) if data else {"text": "toolfold: the process for the program broke\n", "code": Exit.INTERNAL}
+        json.loads(data)
+        if data
+        else {"text": "toolfold: the process of the program failed to start\n", "code": Exit.INTERNAL}
     )
 
 

@@ -4,14 +4,17 @@ import asyncio
 import json
 from collections.abc import Sequence
 from dataclasses import asdict, replace
+from typing import Final
 
 from rich.console import Console
 from rich.text import Text
 
 from toolfold.config import Config, find_config, load_config
-from toolfold.engines.process.doctor import Diagnosis, Finding, examine
+from toolfold.engines.process.doctor import NOT_TRIED, Diagnosis, Finding, examine
 from toolfold.interfaces.cli.process import Exit
 from toolfold.models import Isolation
+
+_REPEATED: Final = "same as above"
 
 
 def diagnose(*, as_json: bool, required: Isolation) -> int:
@@ -71,28 +74,32 @@ def print_diagnosis(diagnosis: Diagnosis, console: Console) -> None:
     """The layers, then per tier each attack and what the tier cannot enforce, then the verdict."""
     console.print(f"{diagnosis.kernel}, {diagnosis.machine}, Python {diagnosis.python}, user {diagnosis.user}")
     console.print("\nlayers")
-    _print_findings(diagnosis.layers, console, good="there", bad="MISSING")
+    _print_findings(diagnosis.layers, console, good="available", bad="MISSING")
     for tier, findings in diagnosis.canaries.items():
-        console.print(f"\nattacks in tier {tier}")
-        _print_findings(findings, console, good="held", bad="NOT HELD")
+        console.print(f"\nattacks at isolation level {tier}")
+        _print_findings(findings, console, good="blocked", bad="NOT BLOCKED")
         for note in diagnosis.notes.get(tier, ()):
             console.print(f"  note: {note}")
-    console.print(f"\nlibraries of programs: {', '.join(diagnosis.libraries) or 'none'}")
+    console.print(f"\nlibraries for programs: {', '.join(diagnosis.libraries) or 'none'}")
     for name, state in diagnosis.library_sets.items():
         console.print(f"  set {name}: {state}")
     if diagnosis.host_libraries:
         console.print("  and every other package that is installed here: libraries.host is on in toolfold.yaml")
-    console.print(f"\nstrongest tier that holds here: {diagnosis.tier}")
-    console.print(f"required: {diagnosis.required}, {'holds' if diagnosis.ok else 'DOES NOT HOLD: nothing runs in it'}")
+    console.print(f"\nstrongest isolation level available: {diagnosis.tier}")
+    console.print(
+        f"required: {diagnosis.required}, {'available' if diagnosis.ok else 'NOT AVAILABLE: programs cannot run'}"
+    )
 
 
 def _print_findings(findings: Sequence[Finding], console: Console, *, good: str, bad: str) -> None:
     before = ""
     for finding in findings:
         line = Text(f"  {finding.name:<32}")
-        line.append(f"{good if finding.ok else bad:<10}", style="green" if finding.ok else "bold red")
+        verdict = good if finding.ok else bad if finding.is_tried else "not tried"
+        line.append(f"{verdict:<12}", style="green" if finding.ok else "bold red")
         # One cause often shows in many lines; its text is long.
-        line.append("the same" if finding.detail == before and len(before) > len("the same") * 3 else finding.detail)
-        before = finding.detail
+        detail = finding.detail.removeprefix(NOT_TRIED)
+        line.append(_REPEATED if detail == before and len(before) > len(_REPEATED) * 2 else detail)
+        before = detail
         line.rstrip()
         console.print(line)

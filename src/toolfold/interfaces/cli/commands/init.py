@@ -22,7 +22,7 @@ from toolfold.errors import UsageError
 
 _HEAD: Final = """\
 # yaml-language-server: $schema={schema}
-# toolfold: programs over many tools. Written by `toolfold init`; it is yours to edit.
+# Config of toolfold, written by `toolfold init`. You can edit it.
 # `${{VAR}}` and `${{VAR:-default}}` are read from the environment when toolfold starts.
 
 """
@@ -34,11 +34,11 @@ servers: []
 #    args: ["-y", "@modelcontextprotocol/server-filesystem", "."]
 """
 _TAIL: Final = """
-# Which tools programs may call; names may hold * and ?. Keep one of allow and block.
+# Which tools programs may call; names may contain * and ?. Use either allow or block.
 # tools:
 #   block: ["mcp__*__delete_*"]
 #   ask: ["mcp__*__send_*"]        # a person is asked before each call
-#   commands:                      # commands of this machine as tools; no shell reads them
+#   commands:                      # commands of this machine as tools; run without a shell
 #     - name: git_log
 #       argv: ["git", "log", "--oneline", ["-n", "{count}"]]
 #       read_only: true
@@ -67,14 +67,14 @@ def init_command(folder: Path, *, force: bool = False) -> int:
         with open(path, "x", encoding="utf-8", opener=_private) as file:
             file.write(text)
     except FileExistsError:
-        raise UsageError(f"{display_path(path)!r} is there already; edit it, or replace it with --force") from None
+        raise UsageError(f"{display_path(path)!r} already exists; edit it, or replace it with --force") from None
     except OSError as error:
         reason = (error.strerror or "unknown reason").lower()
         raise UsageError(f"{display_path(path)!r} cannot be written: {reason}") from None
     count = f"{len(servers) or 'no'} server{'' if len(servers) == 1 else 's'}"
     typer.echo(f"wrote {display_path(path)} with {count}")
     if backup is not None:
-        typer.echo(f"the file that was there is kept as {display_path(backup)}")
+        typer.echo(f"the previous file is kept as {display_path(backup)}")
     width = max((len(one_line(server.found.name)) for server in servers), default=0)
     for server in servers:
         typer.echo(f"  {one_line(server.found.name):<{width}}  from {server.found.place.partition(': ')[0]}")
@@ -99,13 +99,13 @@ def _claude_command(path: Path, variables: Sequence[str]) -> str:
 
 
 def _tell_empty(path: Path, folder: Path) -> None:
-    typer.echo("no file of another client lists an MCP server; these were looked for:")
+    typer.echo("no MCP servers found in the config files of other clients; searched:")
     for place in client_places(folder):
-        typer.echo(f"  {display_path(place)}{'' if place.is_file() else ' (not there)'}")
+        typer.echo(f"  {display_path(place)}{'' if place.is_file() else ' (not found)'}")
     typer.echo(
         f"next: add a server below 'servers:' in {display_path(path)}, as its comment shows; 'toolfold tools list'"
     )
-    typer.echo("then lists its tools. Tools of your own need no server: toolfold run --tools FILE.py PROGRAM.py")
+    typer.echo("then lists its tools. Your own tools need no server: toolfold run --tools FILE.py PROGRAM.py")
 
 
 def _may_replace(path: Path) -> bool:
@@ -129,7 +129,9 @@ def _tell_replaced(servers: Sequence[ServerEntry]) -> None:
     names = [name for server in servers for name in server.replaced]
     if names:
         noun = "secret" if len(names) == 1 else "secrets"
-        typer.echo(f"replaced {len(names)} {noun} with variables, so that no value is in the file: {', '.join(names)}")
+        typer.echo(
+            f"replaced {len(names)} {noun} with variables, so that the file contains no secrets: {', '.join(names)}"
+        )
 
 
 def _tell_variables(servers: Sequence[ServerEntry]) -> Sequence[str]:

@@ -52,7 +52,7 @@ def _sync(
         print(f"{synced_set.name}: {', '.join(f'{wheel.name} {wheel.version}' for wheel in synced_set.locked.wheels)}")
         for note in synced_set.notes:
             print(f"  note: {note}")
-    print(f"locked in {lock.name}; programs of servers that run already see it after a restart")
+    print(f"locked in {lock.name}; restart running servers so that their programs can import it")
     return Exit.FINISHED
 
 
@@ -87,7 +87,9 @@ def _list(
         print(json.dumps(sets, indent=2))
         return Exit.FINISHED
     for name, entry in sets.items():
-        print(f"{name}: {entry['state']}, {entry['bytes'] / 1024**2:.1f} MiB, asked for {', '.join(entry['packages'])}")
+        print(
+            f"{name}: {entry['state']}, {entry['bytes'] / 1024**2:.1f} MiB, requested: {', '.join(entry['packages'])}"
+        )
         for wheel in entry["wheels"]:
             print(f"  {wheel['name']} {wheel['version']}: {', '.join(wheel['modules']) or '-'}")
     if not sets:
@@ -122,7 +124,7 @@ def _check(config: ConfigOption = None) -> int:
 def _config(path: Path | None) -> Config:
     config = nearest_config(path)
     if config is None:
-        raise UsageError("no toolfold.yaml from here upwards; 'toolfold init' writes one")
+        raise UsageError("no toolfold.yaml in this or a parent folder; 'toolfold init' writes one")
     return config
 
 
@@ -194,7 +196,7 @@ def _rekey(
 
     result = rekey_ledger(*_ledger_location(ledger, config), new_key)
     noun = "execution" if result.executions == 1 else "executions"
-    detail = f"the old file is kept as {result.copy!r}" if result.copy else "the ledger has the new key already"
+    detail = f"the old file is kept as {result.copy!r}" if result.copy else "the ledger already has the new key"
     typer.echo(f"rekeyed {result.executions} {noun}; {detail}")
     return 0
 

@@ -69,7 +69,9 @@ def read_config(path: Path | None, import_paths: list[Path]) -> Config:
     """The config with the servers of other clients' files; of two with one name the config's own counts."""
     path = path or find_config()
     if path is None and not import_paths:
-        raise UsageError("no toolfold.yaml here or above; write one with 'toolfold init', or name one with --config")
+        raise UsageError(
+            "no toolfold.yaml in this or a parent folder; write one with 'toolfold init', or name one with --config"
+        )
     config = Config() if path is None else load_config(path)
     servers = {server.name: server for server in config.servers}
     left_out: dict[str, str] = {}

@@ -115,7 +115,7 @@ def _delete(
         for history in histories:
             if history.state != "ended" and not force:
                 name = history.start_record.execution_id
-                raise UsageError(f"execution {name!r} is {history.state}, so it may go on; add --force to delete it")
+                raise UsageError(f"execution {name!r} is {history.state}, so it may continue; add --force to delete it")
         return sum([await store.delete(history.start_record.execution_id) for history in histories])
 
     count = with_ledger(ledger or context.obj, delete)
@@ -253,7 +253,7 @@ async def load(ledger: Ledger, prefix: str) -> ExecutionHistory:
     """
     ids = await ledger.find(prefix, limit=3)
     if len(ids) > 1 and prefix not in ids:
-        raise UsageError(f"{prefix!r} is the start of several ids: {', '.join(ids)}; give more of it")
+        raise UsageError(f"{prefix!r} matches several ids: {', '.join(ids)}; use more characters")
     history = await ledger.load(prefix if prefix in ids else ids[0]) if ids else None
     if history is None:
         raise UsageError(f"no execution {prefix!r} in the ledger; 'toolfold runs' lists them")

@@ -68,7 +68,7 @@ def serve_command(
         address = f"[{http.host}]" if ":" in http.host else http.host
         print(f"toolfold: listening on http://{address}:{port}{http.base_path}", file=sys.stderr, flush=True)
         if not http.keys and http.jwt is None:
-            print("toolfold: no key is configured: only this machine is served", file=sys.stderr, flush=True)
+            print("toolfold: no API key is configured, so only this machine is served", file=sys.stderr, flush=True)
         if links:
             print(
                 f"toolfold: console at http://{address}:{port}{http.base_path}{links[0]}", file=sys.stderr, flush=True

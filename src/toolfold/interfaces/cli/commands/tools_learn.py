@@ -60,7 +60,7 @@ def _call(request: str, specs: Sequence[ToolSpec]) -> tuple[ToolSpec, dict[str, 
     name, _, arguments_text = request.partition("=")
     spec = next((candidate for candidate in specs if name in (candidate.name, candidate.python_name)), None)
     if spec is None:
-        raise UsageError(f"no tool {name!r}; 'toolfold tools list' has their names")
+        raise UsageError(f"no tool {name!r}; 'toolfold tools list' lists all tools")
     if not spec.read_only:
         raise UsageError(f"tool {name!r} is not marked read-only, so it is not called; run a program that calls it")
     if spec.output_schema is not None:

@@ -95,7 +95,7 @@ class _Wait:
             async with asyncio.timeout(timeout):
                 return await self._cancel() if options.cancel else await self._wait_for_end()
         except TimeoutError:
-            say(f"toolfold: execution {self._id} is still running; 'toolfold runs wait {self._id}' goes on waiting\n")
+            say(f"toolfold: execution {self._id} is still running; 'toolfold runs wait {self._id}' continues to wait\n")
             return Exit.OPEN
         finally:
             self._stop_asking()
@@ -109,7 +109,7 @@ class _Wait:
                 return story.outcome
             if self._open and not self._can_answer:
                 call = next(iter(self._open.values()))
-                say(f"toolfold: {_signature(call)} waits for {self._expected_answer}; the program goes on with it\n")
+                say(f"toolfold: {_signature(call)} waits for {self._expected_answer}; the program continues with it\n")
                 return Exit.OPEN
             if story.state == "paused":
                 say(f"toolfold: execution {self._id} is paused until its client answers\n")
@@ -130,10 +130,10 @@ class _Wait:
 
     @property
     def _next_step(self) -> str:
-        ends = f"'toolfold runs wait {self._id} --cancel' ends it"
+        ends = f"'toolfold runs wait {self._id} --cancel' cancels it"
         if self._start_record.interface == "cli":
             return f"'toolfold runs rerun {self._id}' runs it again with the recorded replies, {ends}"
-        return f"its client can go on with it, or {ends}"
+        return f"its client can continue it, or {ends}"
 
     async def _cancel(self) -> Outcome:
         """Ask its process to end it, which knows what it printed; if that does not, end its record."""
@@ -149,7 +149,7 @@ class _Wait:
         detached.forget(self._id)
         history = await self._ledger.load(self._id)
         if history is None or history.outcome is None:
-            raise UsageError(f"execution {self._id!r} is held by a server; cancel it there")
+            raise UsageError(f"execution {self._id!r} is running on a server; cancel it there")
         return history.outcome
 
     def _take(self, story: Story) -> None:
@@ -182,7 +182,7 @@ class _Wait:
         return (
             "an answer at a terminal or in the console"
             if self._start_record.interface == "cli"
-            else "an answer of its client"
+            else "an answer from its client"
         )
 
     def _ask(self, epoch: int) -> None:
@@ -197,7 +197,7 @@ class _Wait:
         place = {"execution_id": self._id, "epoch": epoch, "call_id": call.id}
         body = lock(decision, decision_seal(self._ledger), **place, digest=digest)  # type: ignore[arg-type]
         if not await self._decisions.decide(self._id, epoch, call.id, body):
-            say(f"toolfold: {_signature(call)} was decided already\n")
+            say(f"toolfold: {_signature(call)} has already been decided\n")
 
     def _close(self, call_id: int) -> None:
         self._open.pop(call_id, None)

@@ -6,8 +6,8 @@ export class Refused extends Error {
 }
 
 async function answer(response) {
-  const body = await response.text().then(read).catch(() => ({ error: `the server answered ${response.status}` }));
-  if (!response.ok) throw new Refused(response.status, body.error || `the server answered ${response.status}`);
+  const body = await response.text().then(read).catch(() => ({ error: `the server responded with status ${response.status}` }));
+  if (!response.ok) throw new Refused(response.status, body.error || `the server responded with status ${response.status}`);
   return body;
 }
 

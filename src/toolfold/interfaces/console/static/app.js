@@ -40,7 +40,7 @@ async function show() {
 
 function failed(error) {
   if (error instanceof Refused && error.status === 401) { showSignIn(error.message); return; }
-  fill(main, h("div", { class: "panel empty" }, h("b", {}, error instanceof Refused ? error.message : "This did not work"),
+  fill(main, h("div", { class: "panel empty" }, h("b", {}, error instanceof Refused ? error.message : "Something went wrong"),
     error instanceof Refused ? h("a", { href: "#/runs" }, "Back to all runs") : String(error.message)));
 }
 
@@ -51,7 +51,7 @@ function showSignIn(text) {
     try { await signIn(key.value); begin(); } catch (error) { toast(error.message); }
   };
   fill(main, h("form", { class: "panel signin", onsubmit: send }, h("header", {}, h("h1", {}, "Sign in")), h("div", { class: "body" },
-    h("div", { class: "muted" }, `${text}. Where the server has API keys, yours works, too.`), key, h("button", { class: "main" }, "Sign in"))));
+    h("div", { class: "muted" }, `${text}. If the server uses API keys, you can also sign in with yours.`), key, h("button", { class: "main" }, "Sign in"))));
 }
 
 const badge = document.getElementById("badge");
@@ -63,7 +63,7 @@ everything.addEventListener("news", ({ detail }) => {
   live.className = "live on";
   if (detail.waiting === undefined) return;
   if (detail.waiting > waiting && document.hidden && window.Notification?.permission === "granted") {
-    new Notification("toolfold", { body: `${detail.waiting} calls wait for a decision`, tag: "toolfold-inbox" });
+    new Notification("toolfold", { body: `${detail.waiting} waiting for approval`, tag: "toolfold-inbox" });
   }
   waiting = detail.waiting;
   badge.hidden = !waiting;

@@ -27,6 +27,6 @@ export async function compare(main, { id }) {
   const calls = later.events.filter((event) => event.type === "replied");
   const kept = calls.filter((event) => event.from_record).length;
   fill(main, h("div", { class: "crumbs" }, h("a", { href: "#/runs" }, "Runs"), h("span", { class: "muted" }, "/"), h("a", { class: "mono", href: `#/runs/${encodeURIComponent(id)}` }, id), h("span", { class: "muted" }, "/"), h("h1", {}, "Compared with "), h("a", { class: "mono", href: `#/runs/${encodeURIComponent(later.rerun_of)}` }, later.rerun_of)),
-    h("div", { class: "note small" }, `${kept} of ${calls.length} calls came from the record; ${calls.length - kept} were made anew.`),
+    h("div", { class: "note small" }, `${kept} of ${calls.length} replies came from the record; new calls: ${calls.length - kept}.`),
     h("div", { class: "stack" }, part("Program", earlier.program, later.program), part("Output", earlier.outcome?.stdout ?? "", later.outcome?.stdout ?? "")));
 }

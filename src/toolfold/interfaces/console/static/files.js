@@ -24,7 +24,7 @@ function preview(address, file) {
   const place = h("div", {}, h("span", { class: "muted" }, "…"));
   const load = async () => {
     const answer = await fetch(address, { credentials: "same-origin" });
-    const text = answer.ok ? await answer.text() : `the server answered ${answer.status}`;
+    const text = answer.ok ? await answer.text() : `the server responded with status ${answer.status}`;
     fill(place, answer.ok && file.mime === "text/csv" ? table(records(text), MOST_ROWS) : h("pre", { class: "tree" }, text.length > MOST_CHARACTERS ? `${text.slice(0, MOST_CHARACTERS)}…` : text));
   };
   const details = h("details", {}, h("summary", { class: "small" }, "Preview"), place);

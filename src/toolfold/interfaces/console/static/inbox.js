@@ -21,7 +21,7 @@ export async function inbox(main) {
   const place = h("div", { id: "inbox" });
   const word = (text, means) => h("span", {}, h("kbd", {}, text), ` ${means}`);
   fill(main, h("h1", { class: "crumbs" }, "Inbox"),
-    h("div", { class: "keys" }, word("j", "down"), word("k", "up"), word("a", "approve"), word("d", "deny"), word("e", "edit"), word("t", "approve this tool for the rest of its program"), word("Shift A", "approve those of the group that are shown whole")), place);
+    h("div", { class: "keys" }, word("j", "down"), word("k", "up"), word("a", "approve"), word("d", "deny"), word("e", "edit"), word("t", "approve this tool for the rest of its program"), word("Shift A", "approve the calls of the group that are shown in full")), place);
 
   const load = async () => {
     const found = await get("approvals");
@@ -62,11 +62,11 @@ export async function inbox(main) {
     field.focus();
   }
 
-  const deny = (which) => ask(which.length > 1 ? `Deny ${which.length} calls` : `Deny ${which[0].tool}`, "Why not (the program reads it)", "", false, (reason) => { decide(which, { approved: false, reason }); });
+  const deny = (which) => ask(which.length > 1 ? `Deny ${which.length} calls` : `Deny ${which[0].tool}`, "Reason (the program can read it)", "", false, (reason) => { decide(which, { approved: false, reason }); });
   const edit = (one) => ask(`Edit the arguments of ${one.tool}`, "Arguments as JSON", write(one.arguments?.json ?? {}, 2), true, (text) => {
     try {
       const changed = read(text);
-      if (!changed || typeof changed !== "object" || Array.isArray(changed)) throw new Error("give a JSON object");
+      if (!changed || typeof changed !== "object" || Array.isArray(changed)) throw new Error("enter a JSON object");
       decide([one], { approved: true, arguments: changed });
       return true;
     } catch (error) { toast(`Not sent: ${error.message}`); return false; }
@@ -92,14 +92,14 @@ export async function inbox(main) {
 
   function draw() {
     if (!asked.length) {
-      fill(place, h("div", { class: "panel empty" }, h("b", {}, "Nothing waits for you"), "Calls of tools that need a yes show up here at once, from every interface, where the config says approvals: console."));
+      fill(place, h("div", { class: "panel empty" }, h("b", {}, "No pending approvals"), "Calls that need approval appear here at once, from every interface, if the config sets approvals to console or both."));
       return;
     }
     if (!order().some((one) => key(one) === selected)) selected = key(order()[0]);
     fill(place, groups().map(([tool, ones]) => {
       const { same, differing, first, whole: readable } = parts(ones);
       const isCut = readable.length < ones.length;
-      const why = isCut ? "Arguments of the others are cut off here: select each to read them, then decide" : null;
+      const why = isCut ? "The arguments of the other calls are cut off here; select each call to read them before you decide" : null;
       return h("section", { class: "panel group", "data-tool": tool }, h("header", {}, h("h2", { class: "mono" }, tool), h("span", { class: "pill waiting" }, `${ones.length} waiting`),
         same.map((name) => h("span", { class: "tag long" }, h("bdi", {}, name), " = ", h("bdi", {}, cut(first[name])))), h("span", { class: "grow" }),
         h("span", { class: "row" },

@@ -21,7 +21,7 @@ export async function rerun(main, { id }) {
       const { problem } = await post("check", { text: text.value });
       if (own !== asked) return;
       bad = problem?.line ?? 0;
-      fill(says, problem ? h("span", { style: { color: "var(--bad)" } }, `${problem.line ? `line ${problem.line}: ` : ""}${problem.message}`) : h("span", { style: { color: "var(--ok)" } }, "✓ the check finds nothing"));
+      fill(says, problem ? h("span", { style: { color: "var(--bad)" } }, `${problem.line ? `line ${problem.line}: ` : ""}${problem.message}`) : h("span", { style: { color: "var(--ok)" } }, "✓ no problems found"));
     } catch (error) { fill(says, error.message); }
     number();
   };
@@ -48,8 +48,8 @@ export async function rerun(main, { id }) {
   });
   go.addEventListener("click", start);
   fill(main, h("div", { class: "crumbs" }, h("a", { href: "#/runs" }, "Runs"), h("span", { class: "muted" }, "/"), h("a", { class: "mono", href: `#/runs/${encodeURIComponent(id)}` }, id), h("span", { class: "muted" }, "/"), h("h1", {}, "Rerun with a fix")),
-    h("div", { class: "note small" }, `${count} replies are on record. Calls with the same tool and arguments get them again; only new calls are made.`),
-    visible(execution.program) === execution.program ? null : h("div", { class: "problem" }, "The program has characters that change the direction of text: in this field, its lines may read differently from how they run."),
+    h("div", { class: "note small" }, `${count} replies are recorded. Calls with the same tool and arguments reuse them; only new calls are made.`),
+    visible(execution.program) === execution.program ? null : h("div", { class: "problem" }, "The program contains characters that change the direction of text: in this editor, its lines may read differently from how they run."),
     h("div", { class: "panel" }, h("header", {}, h("h2", {}, "Program"), says, h("span", { class: "grow" }), h("kbd", {}, "Ctrl"), h("kbd", {}, "Enter"), go), h("div", { class: "editor" }, gutter, text)));
   text.style.height = `${Math.min(640, Math.max(380, text.value.split("\n").length * 20 + 24))}px`;
   number();

@@ -81,7 +81,7 @@ export async function run(main, { id, isCurrent }) {
   const count = h("span", { class: "muted small num", id: "count" });
   const sources = lines(execution.program.replace(/\n$/, ""), [...execution.tools, ...execution.missing_tools]);
   const rows = sources.map((parts, at) => h("div", { class: "ln", id: `line-${at + 1}` }, h("span", { class: "no" }, String(at + 1)), h("span", { class: "src" }, parts), h("span", {})));
-  const legend = h("span", { class: "legend" }, [["--accent", "call"], ["--run", "in flight"], ["--bad", "failed"], ["--warn", "waits for you"], ["--faint", "from the record"], ["", "no reply"]]
+  const legend = h("span", { class: "legend" }, [["--accent", "call"], ["--run", "in flight"], ["--bad", "failed"], ["--warn", "needs approval"], ["--faint", "from the record"], ["", "no reply"]]
     .map(([color, text]) => h("span", {}, h("i", color ? { style: { background: `var(${color})` } } : { class: "hollow" }), text)));
 
   fill(main, crumbs, facts, problem,
@@ -100,7 +100,7 @@ export async function run(main, { id, isCurrent }) {
   function head() {
     const status = execution.outcome?.status ?? "";
     const missing = execution.missing_tools.length;
-    const why = !execution.may_act ? "This console is read-only, or your key may not run programs" : execution.state !== "ended" ? "It has not ended yet" : missing ? `This console does not have ${execution.missing_tools.slice(0, 3).join(", ")}: start it with the program's own config` : "Edit the program and run it; calls that it made already are not made again";
+    const why = !execution.may_act ? "This console is read-only, or your key may not run programs" : execution.state !== "ended" ? "It has not ended yet" : missing ? `This console does not have ${execution.missing_tools.slice(0, 3).join(", ")}: start it with the program's own config` : "Edit the program and run it again; recorded calls are not repeated";
     const asking = story.calls.filter((call) => call.asking).length;
     fill(crumbs, h("a", { href: "#/runs" }, "Runs"), h("span", { class: "muted" }, "/"), h("h1", { class: "mono" }, id), pill({ ...execution, status, waiting: asking && !status ? asking : 0 }),
       h("span", { class: "grow" }),
@@ -109,7 +109,7 @@ export async function run(main, { id, isCurrent }) {
       h("button", { class: "main", type: "button", id: "rerun", disabled: missing || !execution.may_act || execution.state !== "ended", title: why, onclick: () => { location.hash = `#/runs/${encodeURIComponent(id)}/rerun`; } }, "Rerun with a fix"));
     const fact = (name, text) => (text ? h("span", {}, `${name} `, h("b", {}, text)) : null);
     const spent = execution.outcome?.seconds ?? Date.now() / 1000 - execution.began_at;
-    fill(facts, fact("began", moment(execution.began_at)), fact(execution.outcome ? "took" : "runs for", seconds(spent)), fact("interface", execution.interface), fact("engine", execution.engine && `${execution.engine} (${execution.isolation})`),
+    fill(facts, fact("started", moment(execution.began_at)), fact(execution.outcome ? "took" : "running for", seconds(spent)), fact("interface", execution.interface), fact("engine", execution.engine && `${execution.engine} (${execution.isolation})`),
       fact("session", execution.session), fact("tenant", execution.tenant), execution.is_direct ? fact("", "a direct call, shown as a program") : null,
       execution.rerun_of ? h("span", {}, "rerun of ", h("a", { class: "mono", href: `#/runs/${encodeURIComponent(execution.rerun_of)}` }, execution.rerun_of.slice(0, 12)), " · ", h("a", { href: `#/runs/${encodeURIComponent(id)}/compare` }, "compare")) : null,
       missing ? h("span", {}, `cannot be rerun here: no ${execution.missing_tools.slice(0, 3).join(", ")}`) : null);
@@ -142,24 +142,24 @@ export async function run(main, { id, isCurrent }) {
     const parts = outcome ? [["stdout", outcome.stdout], ["stderr", outcome.stderr]] : story.printed.map((part) => [part.stream, part.text]);
     const shown = parts.filter(([, text]) => text).map(([stream, text]) => h("span", { class: stream === "stderr" ? "err" : "" }, text));
     const atEnd = output.scrollHeight - output.scrollTop - output.clientHeight < 30;
-    fill(output, shown.length ? shown : h("span", { class: "muted" }, outcome ? "Nothing printed" : "Nothing printed yet"));
+    fill(output, shown.length ? shown : h("span", { class: "muted" }, outcome ? "No output" : "No output yet"));
     if (atEnd && !outcome) output.scrollTop = output.scrollHeight;
   }
 
   function drawSaved() {
     const outcome = execution.outcome;
-    if (!outcome) { fill(saved, files(id, "Files it began with", execution.files)); return; }
+    if (!outcome) { fill(saved, files(id, "Input files", execution.files)); return; }
     const { context_saved: kept } = outcome;
-    // As `toolfold.execution.savings` counts: a program that did not finish has replaced nothing.
+    // As `toolfold.execution.outcome` counts: a program that did not finish has replaced nothing.
     const sent = outcome.status !== "finished" ? 0 : story.calls.reduce((sum, call) => sum + call.tool.length + (call.bytes_in ?? 0) + (call.bytes_out ?? 0), 0);
     const size = new TextEncoder().encode(JSON.stringify({ code: execution.program })).length + "execute_program".length;
     const printed = sent - size - kept.bytes;
     const pair = (name, text) => [h("dt", {}, name), h("dd", {}, text)];
     fill(saved,
       outcome.value ? h("div", { class: "panel" }, h("header", {}, h("h2", {}, "Value")), h("div", { class: "body" }, value(outcome.value))) : null,
-      files(id, "Files it made", outcome.files), files(id, "Files it began with", execution.files),
-      h("div", { class: "panel" }, h("header", {}, h("h2", {}, kept.bytes < 0 ? "Lost" : "Kept out of the context"), h("span", { class: "grow" }), h("b", { class: "num" }, `${bytes(kept.bytes)} ≈ ${rounded(kept.tokens)} tokens`)),
-        h("div", { class: "body" }, h("dl", { class: "kv" }, pair(outcome.status === "finished" ? "calls and replies" : "calls and replies (not finished: none replaced)", bytes(sent)), pair("less the program", bytes(-size)), pair("less what the model was shown", bytes(-printed)), ))),
+      files(id, "Output files", outcome.files), files(id, "Input files", execution.files),
+      h("div", { class: "panel" }, h("header", {}, h("h2", {}, kept.bytes < 0 ? "Lost" : "Context saved"), h("span", { class: "grow" }), h("b", { class: "num" }, `${bytes(kept.bytes)} ≈ ${rounded(kept.tokens)} tokens`)),
+        h("div", { class: "body" }, h("dl", { class: "kv" }, pair(outcome.status === "finished" ? "calls and replies" : "calls and replies (not counted: the program did not finish)", bytes(sent)), pair("less the program", bytes(-size)), pair("less what the model was shown", bytes(-printed)), ))),
       h("div", { class: "panel" }, h("header", {}, h("h2", {}, "Limits")), h("div", { class: "body" },
         used("Calls", story.calls.length, execution.limits.calls, (one) => one.toLocaleString()), used("Time", outcome.seconds, execution.limits.wall_seconds, seconds),
         used("Output", new TextEncoder().encode(outcome.stdout + outcome.stderr).length, execution.limits.output_bytes, bytes))));
@@ -179,7 +179,7 @@ export async function run(main, { id, isCurrent }) {
     };
     return h("button", { class: `call ${call.error ? "f" : ""} ${call.from_record ? "r" : ""}`, type: "button", role: "option", "aria-selected": String(call.id === selected), "data-key": call.id, onclick: () => select(call.id), onkeydown: key },
       h("span", { class: "muted num" }, `#${call.id}`), h("span", { class: "name" }, call.tool, call.from_record ? h("span", { class: "muted" }, "  from the record") : null),
-      h("span", { class: "muted num" }, call.line ? `line ${call.line}` : ""), h("span", { class: "num" }, call.asking ? "waits" : call.seconds === null ? (execution.state === "ended" ? "no reply" : "…") : seconds(call.seconds)), h("span", { class: "muted num" }, call.bytes_out !== undefined ? bytes(call.bytes_out) : ""));
+      h("span", { class: "muted num" }, call.line ? `line ${call.line}` : ""), h("span", { class: "num" }, call.asking ? "waiting" : call.seconds === null ? (execution.state === "ended" ? "no reply" : "…") : seconds(call.seconds)), h("span", { class: "muted num" }, call.bytes_out !== undefined ? bytes(call.bytes_out) : ""));
   }
 
   async function select(call) {
@@ -193,7 +193,7 @@ export async function run(main, { id, isCurrent }) {
     const found = await get(`executions/${encodeURIComponent(id)}/calls/${call}`);
     if (selected !== call || stopped) return;
     detail.dataset.call = call;
-    const notes = [found.from_record && "from the record", found.cached && "cached", found.attempts > 1 && `${found.attempts} attempts`, found.edited && "arguments were edited", found.lost && "too large for the ledger to keep",
+    const notes = [found.from_record && "from the record", found.cached && "cached", found.attempts > 1 && `${found.attempts} attempts`, found.edited && "arguments were edited", found.lost && "too large for the ledger",
       known?.decided && `${known.decided.approved ? "approved" : "denied"}${known.decided.by ? ` by ${known.decided.by}` : ""}`].filter(Boolean);
     fill(detail, h("header", {}, h("span", { class: "muted num" }, `#${found.id}`), h("h2", { class: "mono" }, found.tool), h("span", { class: "grow" }),
       notes.map((note) => h("span", { class: "tag" }, note)), h("span", { class: "num small" }, found.seconds === undefined ? "no reply yet" : seconds(found.seconds))),
@@ -227,7 +227,7 @@ export async function run(main, { id, isCurrent }) {
   draw();
   drawSaved();
   if (story.calls.length) select((story.calls.find((call) => call.asking || call.error) ?? story.calls[0]).id);
-  else fill(detail, h("div", { class: "empty" }, "No call yet"));
+  else fill(detail, h("div", { class: "empty" }, "No calls yet"));
   let leaveStream = () => {};
   let ticking = 0;
   if (execution.state !== "ended") {

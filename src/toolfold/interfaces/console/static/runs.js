@@ -32,7 +32,7 @@ export async function runs(main, { query }) {
   const stats = h("div", { class: "stats" });
   const filters = h("form", { class: "filters", role: "search", onsubmit: (event) => event.preventDefault() });
   const list = new LongList({ height: 54, className: "list", draw: drawRow, onEnd: more, label: "Executions" });
-  const heads = ["Status", "Program", "Calls over time", "Calls", "Duration", "Kept out"].map((text) => h("span", {}, text));
+  const heads = ["Status", "Program", "Calls over time", "Calls", "Duration", "Context saved"].map((text) => h("span", {}, text));
   const body = h("div", { class: "panel", id: "runs" }, h("div", { class: "head" }, heads), list.element);
   fill(main, h("h1", { class: "crumbs" }, "Runs"), stats, filters, body);
   let rows = [];
@@ -99,17 +99,17 @@ export async function runs(main, { query }) {
     if (rows.length) { if (!list.element.isConnected) fill(body, h("div", { class: "head" }, heads), list.element); list.show(rows); return; }
     const any = Object.values(wanted).some(Boolean);
     fill(body, h("div", { class: "empty" }, h("b", {}, any ? "Nothing matches" : "No runs yet"),
-      any ? "Take away a filter." : "Run a program with toolfold run, or through any interface that shares this ledger: it shows up here at once."));
+      any ? "Remove a filter." : "Run a program with toolfold run, or through any interface that shares this ledger; it appears here at once."));
   }
 
   const figures = async () => {
     const counts = await get("overview");
     if (stopped) return;
     tenant.hidden = counts.tenant !== null;  // one who has a tenant's key sees nothing else
-    if (counts.is_sealed) { text.disabled = true; text.placeholder = "First lines are sealed"; }
+    if (counts.is_sealed) { text.disabled = true; text.placeholder = "First lines are encrypted"; }
     const card = (value, text, href, kind = "") => h("a", { class: `panel stat ${kind}`, href }, h("b", {}, value.toLocaleString()), h("span", {}, text));
     fill(stats, card(counts.running, "running now", "#/runs?status=running"),
-      card(counts.waiting, counts.waiting === 1 ? "call waits for you" : "calls wait for you", "#/inbox", counts.waiting ? "ask" : ""),
+      card(counts.waiting, counts.waiting === 1 ? "call needs approval" : "calls need approval", "#/inbox", counts.waiting ? "ask" : ""),
       card(counts.failed, "failed in the last hour", "#/runs?status=failed&since=hour", counts.failed ? "alert" : ""),
       card(counts.recent, "programs in the last hour", "#/runs?since=hour"));
   };

@@ -15,11 +15,11 @@ export async function savings(main, { query }) {
   const pick = h("select", { "aria-label": "Time", onchange: () => { location.hash = `#/savings?days=${pick.value}`; } }, [[1, "Last day"], [7, "Last week"], [30, "Last 30 days"], [90, "Last 90 days"]].map(([value, text]) => h("option", { value, selected: value === days }, text)));
   const place = h("div", { class: "body" });
   fill(main, h("div", { class: "crumbs" }, h("h1", {}, "Savings"), h("span", { class: "grow" }), pick),
-    h("div", { class: "stats" }, card(bytes(gain), "kept out of contexts"), card(bytes(loss), "lost, where direct calls were cheaper", loss ? "alert" : ""), card(`≈ ${rounded((gain - loss) / 4)}`, "tokens, net; 4 bytes are 1 token"), card(count.toLocaleString(), "executions")),
+    h("div", { class: "stats" }, card(bytes(gain), "context saved"), card(bytes(loss), "lost where direct calls would have been cheaper", loss ? "alert" : ""), card(`≈ ${rounded((gain - loss) / 4)}`, "tokens, net (4 bytes per token)"), card(count.toLocaleString(), "executions")),
     h("div", { class: "panel" }, h("header", {}, h("h2", {}, "Over time"), h("span", { class: "muted small" }, "gains above the line, losses below")), place),
     h("div", { class: "split" },
-      h("div", { class: "panel" }, h("header", {}, h("h2", {}, "By interface")), h("div", { class: "wide" }, h("table", {}, h("thead", {}, h("tr", {}, h("th", {}, "Interface"), ["Executions", "Kept out", "Lost"].map((text) => h("th", { class: "num" }, text)))), h("tbody", {}, [...interfaces].map(([name, [runs, saved, lost]]) => h("tr", {}, h("td", {}, name || "–"), cell(runs.toLocaleString()), cell(bytes(saved)), cell(bytes(lost)))))))),
-      h("div", { class: "panel" }, h("header", {}, h("h2", {}, "By tool"), h("span", { class: "muted small" }, "replies that programs read, of the latest executions")), h("div", { class: "wide" }, h("table", {}, h("thead", {}, h("tr", {}, h("th", {}, "Tool"), h("th", { class: "num" }, "Calls"), h("th", { class: "num" }, "Replies"))), h("tbody", {}, found.tools.map((one) => h("tr", {}, h("td", { class: "mono" }, one.tool), cell(one.calls.toLocaleString()), cell(bytes(one.reply_bytes))))))))));
+      h("div", { class: "panel" }, h("header", {}, h("h2", {}, "By interface")), h("div", { class: "wide" }, h("table", {}, h("thead", {}, h("tr", {}, h("th", {}, "Interface"), ["Executions", "Context saved", "Lost"].map((text) => h("th", { class: "num" }, text)))), h("tbody", {}, [...interfaces].map(([name, [runs, saved, lost]]) => h("tr", {}, h("td", {}, name || "–"), cell(runs.toLocaleString()), cell(bytes(saved)), cell(bytes(lost)))))))),
+      h("div", { class: "panel" }, h("header", {}, h("h2", {}, "By tool"), h("span", { class: "muted small" }, "replies read by programs in the latest executions")), h("div", { class: "wide" }, h("table", {}, h("thead", {}, h("tr", {}, h("th", {}, "Tool"), h("th", { class: "num" }, "Calls"), h("th", { class: "num" }, "Replies"))), h("tbody", {}, found.tools.map((one) => h("tr", {}, h("td", { class: "mono" }, one.tool), cell(one.calls.toLocaleString()), cell(bytes(one.reply_bytes))))))))));
   // One unit is one pixel, so that its words are as large as all others.
   const draw = () => fill(place, chart(found, Math.max(200, place.clientWidth - 28)));
   draw();
@@ -29,7 +29,7 @@ export async function savings(main, { query }) {
 }
 
 function chart({ buckets, bucket_seconds: step }, whole) {
-  if (!buckets.length) return h("div", { class: "empty" }, "Nothing ended in this time");
+  if (!buckets.length) return h("div", { class: "empty" }, "No programs ended in this period");
   const sums = new Map();
   for (const one of buckets) { const sum = sums.get(one.at) ?? [0, 0]; sums.set(one.at, [sum[0] + one.saved_bytes, sum[1] + one.lost_bytes]); }
   const first = Math.min(...sums.keys());

@@ -9,14 +9,14 @@ export const IMAGES = new Set(["image/png", "image/jpeg", "image/gif", "image/we
 export function value(folded, isWhole = false) {
   if (!folded) return h("span", { class: "muted" }, "–");
   if (folded.head !== undefined) {
-    return h("div", {}, h("div", { class: "muted small" }, `${bytes(folded.bytes)}, of which the beginning is shown`), h("pre", { class: "tree" }, folded.head));
+    return h("div", {}, h("div", { class: "muted small" }, `${bytes(folded.bytes)}; only the beginning is shown`), h("pre", { class: "tree" }, folded.head));
   }
   return h("div", {}, shown(folded.json, isWhole));
 }
 
 function shown(json, isWhole) {
   if (json && IMAGES.has(json.mime) && json.data?.base64) {
-    return h("img", { src: `data:${json.mime};base64,${json.data.base64}`, alt: json.name || "a picture", style: { maxWidth: "100%" } });
+    return h("img", { src: `data:${json.mime};base64,${json.data.base64}`, alt: json.name || "image", style: { maxWidth: "100%" } });
   }
   if (!isWhole && isRecords(json)) return table(json);
   return h("div", { class: "tree" }, node(json, 0, isWhole));

@@ -145,7 +145,7 @@ export class Waterfall {
     const call = this.at(event);
     this.tip.hidden = !call;
     if (!call) return;
-    this.tip.textContent = `#${call.id} ${visible(call.tool)} · line ${call.line || "?"} · ${call.seconds === null ? (this.isOver ? "no reply" : "in flight") : seconds(call.seconds)}${call.decidedAt > call.at ? `, of which ${seconds(call.decidedAt - call.at)} for a decision` : ""}${call.error ? " · failed" : ""}${call.from_record ? " · from the record" : ""}`;
+    this.tip.textContent = `#${call.id} ${visible(call.tool)} · line ${call.line || "?"} · ${call.seconds === null ? (this.isOver ? "no reply" : "in flight") : seconds(call.seconds)}${call.decidedAt > call.at ? `, including ${seconds(call.decidedAt - call.at)} waiting for approval` : ""}${call.error ? " · failed" : ""}${call.from_record ? " · from the record" : ""}`;
     const box = this.element.getBoundingClientRect();
     this.tip.style.left = `${Math.min(event.clientX - box.left + 12, box.width - 220)}px`;
     this.tip.style.top = `${event.clientY - box.top + 14}px`;
