@@ -10,8 +10,8 @@ from pydantic_ai import FunctionToolset, RunContext
 from pydantic_ai.models.test import TestModel
 from pydantic_ai.usage import RunUsage
 
-import toolfold
 from bench.savings.tokens import reply_text
+from toolfold.frameworks import openai_tool
 from toolfold.interfaces.mcp.offer import DescriptionWriter, Offer
 from toolfold.interfaces.mcp.server import McpServer
 from toolfold.models import ToolSpec
@@ -52,7 +52,7 @@ async def mcp(specs: Sequence[ToolSpec], *, max_characters: int | None = None, i
 async def framework(specs: Sequence[ToolSpec]) -> list[str]:
     """The one definition of `openai_tool`; that of the other frameworks has the same words."""
     runtime, _ = scripted(tools=[Tool(spec=spec, call=_never) for spec in specs])
-    return [reply_text(toolfold.openai_tool(runtime).chat_tools[0]["function"])]
+    return [reply_text(openai_tool(runtime).chat_tools[0]["function"])]
 
 
 async def pydantic_ai(specs: Sequence[ToolSpec]) -> list[str]:

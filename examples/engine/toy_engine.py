@@ -10,8 +10,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from toolfold.engines.base import Engine, EngineSettings, EngineWrapper, Order, Run
-from toolfold.engines.registry import engine_named
+from toolfold.engines import Engine, EngineSettings, EngineWrapper, Order, Run, engine_named
 
 
 class ToyEngine(EngineWrapper):

@@ -11,8 +11,7 @@ import asyncio
 import sys
 
 from examples.interface.line_interface import LineInterface
-from toolfold import Runtime, tool
-from toolfold.tools.policy import Policy
+from toolfold import Policy, Runtime, tool
 
 
 @tool

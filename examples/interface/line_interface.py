@@ -4,11 +4,20 @@ import json
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from toolfold import Call, Outcome, Paused, Reply, Runtime, ToolfoldError, ToolSpec
-from toolfold.execution.background import Answers, drive
-from toolfold.interfaces.media import value_as_json
-from toolfold.tools.names import python_name
-from toolfold.tools.tool import Decision
+from toolfold import (
+    Answers,
+    Call,
+    Decision,
+    Outcome,
+    Paused,
+    Reply,
+    Runtime,
+    ToolfoldError,
+    ToolSpec,
+    drive,
+    value_as_json,
+)
+from toolfold.tools import python_name
 
 
 class LineInterface:

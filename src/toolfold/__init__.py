@@ -8,68 +8,107 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
 from toolfold.errors import EngineCrashed, EngineError, EngineUnavailable, ToolError, ToolfoldError, UsageError
-from toolfold.models import Call, CallRecord, File, Limits, Media, Outcome, Paused, Problem, Reply, ToolSpec
+from toolfold.models import (
+    Call,
+    CallRecord,
+    ContextSaved,
+    File,
+    Limits,
+    Media,
+    Outcome,
+    Paused,
+    Problem,
+    Reply,
+    ToolSpec,
+)
 
 if TYPE_CHECKING:
-    from toolfold.interfaces.frameworks.anthropic import anthropic_tool
-    from toolfold.interfaces.frameworks.langchain import langchain_tool
-    from toolfold.interfaces.frameworks.openai import openai_tool
+    from toolfold.execution.background import Answers, BackgroundExecution, drive, refuse_approvals
+    from toolfold.execution.pause import PausedLimits
     from toolfold.interfaces.library import from_config
+    from toolfold.interfaces.media import value_as_json
     from toolfold.interfaces.sync import run_sync
+    from toolfold.prompts.python_stubs import prompt_text
     from toolfold.runtime import Runtime
-    from toolfold.sources.functions import tool
+    from toolfold.sessions import SessionLimits
+    from toolfold.sessions.stores import FolderStore
+    from toolfold.sources.functions import as_tool, tool
     from toolfold.sources.openapi.source import openapi_tools
-    from toolfold.tools.tool import Tool
+    from toolfold.sources.shell import shell_tool
+    from toolfold.tools.policy import Policy
+    from toolfold.tools.tool import CallContext, Decision, Tool
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "Answers",
+    "BackgroundExecution",
     "Call",
+    "CallContext",
     "CallRecord",
+    "ContextSaved",
+    "Decision",
     "EngineCrashed",
     "EngineError",
     "EngineUnavailable",
     "File",
+    "FolderStore",
     "Limits",
     "Media",
     "Outcome",
     "Paused",
+    "PausedLimits",
+    "Policy",
     "Problem",
     "Reply",
     "Runtime",
+    "SessionLimits",
     "Tool",
     "ToolError",
     "ToolSpec",
     "ToolfoldError",
     "UsageError",
-    "anthropic_tool",
+    "as_tool",
+    "drive",
     "from_config",
-    "langchain_tool",
-    "openai_tool",
     "openapi_tools",
+    "prompt_text",
+    "refuse_approvals",
     "run_sync",
+    "shell_tool",
     "tool",
+    "value_as_json",
 ]
 
 _LAZY: Final = {
+    "Answers": "toolfold.execution.background",
+    "BackgroundExecution": "toolfold.execution.background",
+    "CallContext": "toolfold.tools.tool",
+    "Decision": "toolfold.tools.tool",
+    "Policy": "toolfold.tools.policy",
+    "FolderStore": "toolfold.sessions.stores",
+    "PausedLimits": "toolfold.execution.pause",
     "Runtime": "toolfold.runtime",
+    "SessionLimits": "toolfold.sessions",
     "Tool": "toolfold.tools.tool",
-    "anthropic_tool": "toolfold.interfaces.frameworks.anthropic",
+    "as_tool": "toolfold.sources.functions",
+    "drive": "toolfold.execution.background",
     "from_config": "toolfold.interfaces.library",
-    "langchain_tool": "toolfold.interfaces.frameworks.langchain",
-    "openai_tool": "toolfold.interfaces.frameworks.openai",
     "openapi_tools": "toolfold.sources.openapi.source",
+    "prompt_text": "toolfold.prompts.python_stubs",
+    "refuse_approvals": "toolfold.execution.background",
     "run_sync": "toolfold.interfaces.sync",
+    "shell_tool": "toolfold.sources.shell",
     "tool": "toolfold.sources.functions",
+    "value_as_json": "toolfold.interfaces.media",
 }
 
 
-# Any: the type of a lazy name is known to mypy from the imports above.
+# Any: the type of each name is known to mypy from the imports above.
 def __getattr__(name: str) -> Any:
     if name not in _LAZY:
-        raise AttributeError(f"module 'toolfold' has no attribute {name!r}")
-    value = getattr(import_module(_LAZY[name]), name)
-    globals()[name] = value
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = globals()[name] = getattr(import_module(_LAZY[name]), name)
     return value
 
 

@@ -28,6 +28,29 @@ class is added here and missing there, or written anywhere else.
 from collections.abc import Mapping
 from typing import ClassVar, TypeVar
 
+__all__ = [
+    "AgentUnreachable",
+    "EngineCrashed",
+    "EngineError",
+    "EngineUnavailable",
+    "Fenced",
+    "LedgerFailed",
+    "LedgerFull",
+    "ReplayDiverged",
+    "ReplyUnfit",
+    "SealBroken",
+    "ServerHungUp",
+    "ToolArgumentsInvalid",
+    "ToolError",
+    "ToolFailed",
+    "ToolNotFound",
+    "ToolRefused",
+    "ToolTimedOut",
+    "ToolUnreachable",
+    "ToolfoldError",
+    "UsageError",
+]
+
 _Entry = TypeVar("_Entry")
 
 

@@ -17,8 +17,9 @@ from msgspec.structs import replace
 
 from tests.ledger.made_up import begun, given, made, outcome, pairs
 from tests.ledger.redis_server import RedisServer, given_redis_server, given_shared_server  # noqa: F401
-from toolfold import File, Media, Runtime, UsageError, openai_tool
+from toolfold import File, Media, Runtime, UsageError
 from toolfold.errors import Fenced, LedgerFailed, LedgerFull
+from toolfold.frameworks import openai_tool
 from toolfold.ledger.base import (
     CallEntry,
     ExecutionFilter,

@@ -11,6 +11,7 @@ from pydantic_ai import Agent
 import toolfold
 from tests.interfaces.pydantic_ai.talk import Talk, program, returns
 from toolfold import File, Runtime
+from toolfold.frameworks import anthropic_tool, langchain_tool, openai_tool
 from toolfold.interfaces.frameworks.anthropic import Item
 from toolfold.pydantic_ai import CodeModeToolset, FunctionToolset
 
@@ -40,8 +41,8 @@ def chat_call(code: str) -> Item:
 async def test_openai() -> None:
     async with Runtime(engine="process") as runtime:
         given = await runtime.describe_files([SALES])
-        fresh = toolfold.openai_tool(runtime, files=given)
-        kept = toolfold.openai_tool(runtime, files=given, session="s")
+        fresh = openai_tool(runtime, files=given)
+        kept = openai_tool(runtime, files=given, session="s")
         counts = [
             (await tool.answer(chat_call(text)))["content"] for tool in (fresh, kept) for text in (COUNT, CHANGE, COUNT)
         ]
@@ -54,7 +55,7 @@ async def test_openai() -> None:
 
 async def test_files_that_no_guest_has_read_are_told_by_name() -> None:
     async with Runtime(engine="process") as runtime:
-        tool = toolfold.openai_tool(runtime, files=[SALES])
+        tool = openai_tool(runtime, files=[SALES])
 
     assert tool.responses_tools[0]["description"].endswith(
         "\n\nFiles in the working directory of every program:\nsales.csv (37 bytes)"
@@ -64,7 +65,7 @@ async def test_files_that_no_guest_has_read_are_told_by_name() -> None:
 async def test_anthropic() -> None:
     ask = {"name": "ask", "input_schema": {"type": "object"}, "allowed_callers": ["code_execution_20260120"]}
     async with Runtime(engine="process") as runtime:
-        tool = toolfold.anthropic_tool(runtime, tools=[ask], files=await runtime.describe_files([SALES]))
+        tool = anthropic_tool(runtime, tools=[ask], files=await runtime.describe_files([SALES]))
         use = {"type": "tool_use", "id": "t1", "name": "execute_program", "input": {"code": COUNT}}
         answer = await tool.answer(use, call=lambda _: "never asked")
 
@@ -74,7 +75,7 @@ async def test_anthropic() -> None:
 
 async def test_langchain() -> None:
     async with Runtime(engine="process") as runtime:
-        tool = toolfold.langchain_tool(runtime, files=await runtime.describe_files([SALES]))
+        tool = langchain_tool(runtime, files=await runtime.describe_files([SALES]))
         answer = await tool.ainvoke({"code": COUNT})
 
     assert tool.description.endswith(TOLD)

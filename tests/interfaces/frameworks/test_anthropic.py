@@ -19,6 +19,7 @@ from anthropic.types import (
 from pydantic import TypeAdapter
 
 import toolfold
+from toolfold.frameworks import anthropic_tool
 from toolfold.ledger.open import open_ledger
 from toolfold.testing import Called, Died, scripted
 from toolfold.tools.policy import Policy
@@ -53,7 +54,7 @@ def result(content: object, *, is_error: bool = False) -> dict[str, Any]:
 async def test_definitions_go_in_with_their_callers_and_come_out_for_the_model(idle) -> None:
     hosted = {"type": "code_execution_20260120", "name": "code_execution"}
     search = {"type": "web_search_20260209", "name": "web_search"}
-    tool = toolfold.anthropic_tool(idle, tools=[hosted, search, CODE_ONLY, EITHER, DIRECT_ONLY])
+    tool = anthropic_tool(idle, tools=[hosted, search, CODE_ONLY, EITHER, DIRECT_ONLY])
 
     first, *others = tool.tools
 
@@ -88,7 +89,7 @@ async def test_definitions_go_in_with_their_callers_and_come_out_for_the_model(i
 
 
 async def test_a_programs_calls_come_out_with_their_caller_and_the_results_go_in(runtime) -> None:
-    tool = toolfold.anthropic_tool(runtime, tools=[CODE_ONLY, EITHER])
+    tool = anthropic_tool(runtime, tools=[CODE_ONLY, EITHER])
 
     blocks = await tool.start(use(GATHER))
     stem = blocks[0]["id"].removesuffix("_1")
@@ -127,7 +128,7 @@ async def test_a_programs_calls_come_out_with_their_caller_and_the_results_go_in
 
 
 async def test_results_may_come_one_by_one(runtime) -> None:
-    tool = toolfold.anthropic_tool(runtime, tools=[CODE_ONLY, EITHER])
+    tool = anthropic_tool(runtime, tools=[CODE_ONLY, EITHER])
     one, two = await tool.start(use(GATHER))
 
     left = await tool.resume(use(GATHER), [{"type": "tool_result", "tool_use_id": two["id"], "content": "b"}])
@@ -141,7 +142,7 @@ async def test_another_process_goes_on_with_the_results(tmp_path) -> None:
         ledger = open_ledger(str(tmp_path / "ledger.db"))
         try:
             async with toolfold.Runtime(ledger=ledger) as runtime:
-                return await work(toolfold.anthropic_tool(runtime, tools=[CODE_ONLY]))
+                return await work(anthropic_tool(runtime, tools=[CODE_ONLY]))
         finally:
             await ledger.close()
 
@@ -163,7 +164,7 @@ async def test_one_function_answers_the_models_calls_and_the_programs(runtime) -
             raise ValueError("syntax error at 'bad'")
         return {"rows": [block["input"]["sql"]]}
 
-    tool = toolfold.anthropic_tool(runtime, tools=[CODE_ONLY, EITHER])
+    tool = anthropic_tool(runtime, tools=[CODE_ONLY, EITHER])
     program = "print(await query(sql='1'), await explain(sql='2'))\nawait query(sql='bad')"
     direct = {"type": "tool_use", "id": "toolu_1", "name": "explain", "input": {"sql": "3"}}
     failing = {**direct, "input": {"sql": "bad"}}
@@ -199,7 +200,7 @@ async def test_the_function_may_answer_with_blocks_and_be_async(runtime) -> None
         content = [{"type": "text", "text": "see"}, picture]
         return {"type": "tool_result", "tool_use_id": block["id"], "content": content}
 
-    tool = toolfold.anthropic_tool(runtime, tools=[CODE_ONLY, EITHER])
+    tool = anthropic_tool(runtime, tools=[CODE_ONLY, EITHER])
     direct = {"type": "tool_use", "id": "toolu_1", "name": "explain", "input": {"sql": "3"}}
 
     nested = await tool.answer(
@@ -220,7 +221,7 @@ async def test_the_function_may_answer_with_blocks_and_be_async(runtime) -> None
 
 
 async def test_an_error_of_a_tool_result_is_raised_in_the_program(runtime) -> None:
-    tool = toolfold.anthropic_tool(runtime, tools=[CODE_ONLY])
+    tool = anthropic_tool(runtime, tools=[CODE_ONLY])
     program = use("try:\n    await query(sql='1')\nexcept ToolError as error:\n    print('caught', error)")
     (block,) = await tool.start(program)
 
@@ -232,7 +233,7 @@ async def test_an_error_of_a_tool_result_is_raised_in_the_program(runtime) -> No
 
 
 async def test_tools_of_the_runtime_are_served_beside_those_of_the_host(runtime) -> None:
-    tool = toolfold.anthropic_tool(runtime, tools=[CODE_ONLY])
+    tool = anthropic_tool(runtime, tools=[CODE_ONLY])
     program = use("print(await count(text=await query(sql='1')))")
     direct = {"type": "tool_use", "id": "toolu_1", "name": "pay", "input": {"order": 7}}
 
@@ -247,7 +248,7 @@ async def test_a_tool_that_needs_approval_is_refused_where_nobody_can_be_asked()
         return "done"
 
     async with toolfold.Runtime(tools=[risky], policy=Policy(ask=["risky"])) as runtime:
-        tool = toolfold.anthropic_tool(runtime, tools=[CODE_ONLY])
+        tool = anthropic_tool(runtime, tools=[CODE_ONLY])
         program = use("await query(sql='1')\ntry:\n    await risky()\nexcept ToolError as error:\n    print(error)")
         answer = await tool.answer(program, lambda _: "fine")
 
@@ -263,7 +264,7 @@ async def test_a_crash_tells_what_may_have_run() -> None:
     )
 
     async with runtime:
-        answer = await toolfold.anthropic_tool(runtime).answer(use("await notify()"))
+        answer = await anthropic_tool(runtime).answer(use("await notify()"))
 
     assert answer == result(
         "The program was lost: its memory ran out\nTools that were called and may have run: notify", is_error=True
@@ -290,13 +291,13 @@ async def test_a_crash_tells_what_may_have_run() -> None:
 )  # fmt: skip
 async def test_a_wrong_definition_is_one_line(idle, tools, message) -> None:
     with pytest.raises(toolfold.UsageError) as error:
-        toolfold.anthropic_tool(idle, tools=tools)
+        anthropic_tool(idle, tools=tools)
 
     assert str(error.value) == message
 
 
 async def test_wrong_use_is_one_line(runtime) -> None:
-    tool = toolfold.anthropic_tool(runtime, tools=[CODE_ONLY])
+    tool = anthropic_tool(runtime, tools=[CODE_ONLY])
     said = []
 
     for work in (
@@ -318,7 +319,7 @@ async def test_wrong_use_is_one_line(runtime) -> None:
 
 
 async def test_the_real_client_holds_a_whole_conversation(runtime) -> None:
-    tool, asked = toolfold.anthropic_tool(runtime, tools=[CODE_ONLY]), []
+    tool, asked = anthropic_tool(runtime, tools=[CODE_ONLY]), []
 
     def model(request: httpx2.Request) -> httpx2.Response:
         asked.append(json.loads(request.content))
@@ -349,7 +350,7 @@ async def test_the_real_client_holds_a_whole_conversation(runtime) -> None:
 
 
 async def test_a_cancelled_answer_leaves_no_program_behind(runtime) -> None:
-    tool, asked = toolfold.anthropic_tool(runtime, tools=[CODE_ONLY]), asyncio.Queue()
+    tool, asked = anthropic_tool(runtime, tools=[CODE_ONLY]), asyncio.Queue()
 
     async def never(block: dict[str, Any]) -> None:
         asked.put_nowait(block["id"])

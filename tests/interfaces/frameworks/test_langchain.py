@@ -9,7 +9,7 @@ from langchain_core.tools import StructuredTool, tool
 from langchain_core.utils.function_calling import convert_to_openai_tool
 
 import toolfold
-from toolfold.sources.langchain import from_langchain
+from toolfold.frameworks import from_langchain, langchain_tool, openai_tool
 from toolfold.testing import Ended, scripted
 
 
@@ -18,7 +18,7 @@ def call(code: object) -> dict[str, object]:
 
 
 async def test_it_is_a_structured_tool_that_models_are_told_of(idle) -> None:
-    made = toolfold.langchain_tool(idle)
+    made = langchain_tool(idle)
 
     told = convert_to_openai_tool(made)["function"]
 
@@ -37,11 +37,11 @@ async def test_it_is_a_structured_tool_that_models_are_told_of(idle) -> None:
             "additionalProperties": False,
         },
     )
-    assert told["description"] == toolfold.openai_tool(idle).responses_tools[0]["description"]
+    assert told["description"] == openai_tool(idle).responses_tools[0]["description"]
 
 
 async def test_a_tool_call_becomes_a_tool_message_with_the_outcome_beside_it(runtime) -> None:
-    message = await toolfold.langchain_tool(runtime).ainvoke(call("print(await count(text='abc'))"))
+    message = await langchain_tool(runtime).ainvoke(call("print(await count(text='abc'))"))
 
     assert isinstance(message, ToolMessage)
     assert (message.content, message.status, message.tool_call_id) == ("3", "success", "call_1")
@@ -65,7 +65,7 @@ async def test_a_tool_call_becomes_a_tool_message_with_the_outcome_beside_it(run
     ],
 )
 async def test_a_program_that_does_not_finish_is_a_message_with_an_error(runtime, code, content) -> None:
-    made = toolfold.langchain_tool(runtime)
+    made = langchain_tool(runtime)
 
     message = await made.ainvoke(call(code))
     bare = await made.ainvoke({"code": code})
@@ -75,7 +75,7 @@ async def test_a_program_that_does_not_finish_is_a_message_with_an_error(runtime
 
 
 async def test_the_message_of_a_failed_program_has_its_outcome_from_every_way_in(runtime) -> None:
-    made = toolfold.langchain_tool(runtime)
+    made = langchain_tool(runtime)
     code = "await count(text='abc')\n1 / 0"
 
     awaited = await made.ainvoke(call(code))
@@ -88,7 +88,7 @@ async def test_the_message_of_a_failed_program_has_its_outcome_from_every_way_in
 
 
 async def test_it_is_called_from_other_threads_while_its_loop_runs(runtime) -> None:
-    made = toolfold.langchain_tool(runtime)
+    made = langchain_tool(runtime)
 
     messages = await asyncio.gather(*(asyncio.to_thread(made.invoke, call(f"{n} ** 2")) for n in range(3)))
     with pytest.raises(toolfold.UsageError) as error:
@@ -105,7 +105,7 @@ async def test_pictures_are_counted_for_chat_completions_takes_none_in_a_tools_m
     runtime, _ = scripted(Ended(status="finished", value=PICTURE))
 
     async with runtime:
-        message = await toolfold.langchain_tool(runtime).ainvoke(call("1"))
+        message = await langchain_tool(runtime).ainvoke(call("1"))
 
     assert message.content == '"<image image/png>"\n(images not shown here: 1)'
     assert message.artifact.value == PICTURE
@@ -115,7 +115,7 @@ async def test_pictures_are_standard_content_blocks_where_the_model_takes_them()
     runtime, _ = scripted(Ended(status="finished", value=PICTURE))
 
     async with runtime:
-        message = await toolfold.langchain_tool(runtime, images=True).ainvoke(call("1"))
+        message = await langchain_tool(runtime, images=True).ainvoke(call("1"))
 
     assert [dict(block) for block in message.content_blocks] == [
         {"type": "text", "text": '"<image image/png>"'},
@@ -130,7 +130,7 @@ async def test_langchains_own_tools_are_called_from_programs() -> None:
         return {ticker: currency}
 
     async with toolfold.Runtime(tools=[from_langchain(price, domain="shares")]) as runtime:
-        message = await toolfold.langchain_tool(runtime).ainvoke(call("print(await price(ticker='ACME'))"))
+        message = await langchain_tool(runtime).ainvoke(call("print(await price(ticker='ACME'))"))
         (spec, _) = runtime.tools
 
     assert message.content == "{'ACME': 'EUR'}"
@@ -143,13 +143,14 @@ async def test_langchains_own_tools_are_called_from_programs() -> None:
     assert (spec.parameters, spec.required) == (("ticker", "currency"), ("ticker",))
 
 
-def test_without_langchain_every_name_is_there_and_the_error_says_what_to_install(idle, monkeypatch) -> None:
+@pytest.mark.parametrize("name", ["langchain_tool", "from_langchain"])
+def test_without_langchain_the_error_says_what_to_install(name: str, monkeypatch) -> None:
     monkeypatch.setitem(sys.modules, "langchain_core.tools", None)
-    names: dict[str, object] = {}
+    monkeypatch.delitem(sys.modules, "toolfold.interfaces.frameworks.langchain")
+    monkeypatch.delitem(vars(toolfold.frameworks), name, raising=False)
 
-    exec("from toolfold import *", names)
     with pytest.raises(toolfold.UsageError) as error:
-        names["langchain_tool"](idle)
+        getattr(toolfold.frameworks, name)
 
     assert str(error.value) == (
         "'langchain_core.tools' is not installed; "

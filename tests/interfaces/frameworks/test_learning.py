@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from inline_snapshot import snapshot
 
-import toolfold
 from toolfold import Runtime
+from toolfold.frameworks import anthropic_tool, langchain_tool, openai_tool
 from toolfold.ledger.sqlite.store import SqliteLedger
 from toolfold.models import ToolSpec
 from toolfold.tools.tool import Tool
@@ -25,17 +25,17 @@ TOOL = Tool(spec=ToolSpec(name="get_user", python_name="get_user", input_schema=
 
 
 def _anthropic(runtime: Runtime) -> Callable[[], str]:
-    tool = toolfold.anthropic_tool(runtime)
+    tool = anthropic_tool(runtime)
     return lambda: tool.tools[0]["description"]
 
 
 def _openai(runtime: Runtime) -> Callable[[], str]:
-    tool = toolfold.openai_tool(runtime)
+    tool = openai_tool(runtime)
     return lambda: tool.responses_tools[0]["description"]
 
 
 def _langchain(runtime: Runtime) -> Callable[[], str]:
-    tool = toolfold.langchain_tool(runtime)
+    tool = langchain_tool(runtime)
     return lambda: tool.description
 
 

@@ -17,6 +17,7 @@ from openai.types.responses.response_input_param import FunctionCallOutput
 from pydantic import TypeAdapter
 
 import toolfold
+from toolfold.frameworks import openai_tool
 from toolfold.prompts.catalog import HEADER
 from toolfold.testing import Ended, scripted
 
@@ -51,7 +52,7 @@ def chat_call(name: str, **arguments: object) -> ChatCompletionMessageFunctionTo
 
 
 async def test_the_definitions_are_those_of_both_apis(idle) -> None:
-    tool = toolfold.openai_tool(idle)
+    tool = openai_tool(idle)
 
     description = tool.responses_tools[0]["description"]
 
@@ -85,7 +86,7 @@ async def test_the_definitions_are_those_of_both_apis(idle) -> None:
 
 
 async def test_the_description_has_the_signatures_of_what_programs_may_call(idle) -> None:
-    description = toolfold.openai_tool(idle).responses_tools[0]["description"]
+    description = openai_tool(idle).responses_tools[0]["description"]
 
     assert description.endswith(
         "Each program starts fresh: no names or files are kept. The tools below can be called only in a program.\n\n"
@@ -98,14 +99,14 @@ async def test_the_description_has_the_signatures_of_what_programs_may_call(idle
 
 
 async def test_tools_for_either_way_are_offered_directly_if_asked_for(idle) -> None:
-    tool = toolfold.openai_tool(idle, with_both=True)
+    tool = openai_tool(idle, with_both=True)
 
     assert [one["name"] for one in tool.responses_tools] == ["execute_program", "get_expenses", "pay"]
     assert "For a single call of a tool that you also have directly" in tool.responses_tools[0]["description"]
 
 
 async def test_a_call_of_chat_completions_is_answered_with_a_tool_message(runtime) -> None:
-    tool = toolfold.openai_tool(runtime)
+    tool = openai_tool(runtime)
 
     message = await tool.answer(chat_call("execute_program", code=PROGRAM))
 
@@ -114,7 +115,7 @@ async def test_a_call_of_chat_completions_is_answered_with_a_tool_message(runtim
 
 
 async def test_an_item_of_responses_is_answered_with_its_output(runtime) -> None:
-    tool = toolfold.openai_tool(runtime)
+    tool = openai_tool(runtime)
     call = ResponseFunctionToolCall.model_validate(
         {
             "type": "function_call",
@@ -131,7 +132,7 @@ async def test_an_item_of_responses_is_answered_with_its_output(runtime) -> None
 
 
 async def test_a_custom_tool_takes_the_bare_program_in_both_apis(runtime) -> None:
-    tool = toolfold.openai_tool(runtime, custom=True)
+    tool = openai_tool(runtime, custom=True)
     in_chat = ChatCompletionMessageCustomToolCall.model_validate(
         {"id": "1", "type": "custom", "custom": {"name": "execute_program", "input": PROGRAM}}
     )
@@ -171,7 +172,7 @@ async def test_a_custom_tool_takes_the_bare_program_in_both_apis(runtime) -> Non
 async def test_direct_calls_and_a_models_mistakes_are_answered(idle, name, arguments, content) -> None:
     call = {"id": "1", "type": "function", "function": {"name": name, "arguments": arguments}}
 
-    message = await toolfold.openai_tool(idle).answer(call)
+    message = await openai_tool(idle).answer(call)
 
     assert message == {"role": "tool", "tool_call_id": "1", "content": content}
 
@@ -180,7 +181,7 @@ async def test_a_call_of_a_hosted_program_is_answered_to_that_program(idle) -> N
     caller = {"type": "program", "caller_id": "prog_1"}
     call = {"type": "function_call", "call_id": "c", "name": "pay", "arguments": '{"order": 1}', "caller": caller}
 
-    item = await toolfold.openai_tool(idle).answer(ResponseFunctionToolCall.model_validate(call))
+    item = await openai_tool(idle).answer(ResponseFunctionToolCall.model_validate(call))
 
     assert item == {"type": "function_call_output", "call_id": "c", "output": '{"paid": 1}', "caller": caller}
     assert fits(FunctionCallOutput, item)
@@ -189,7 +190,7 @@ async def test_a_call_of_a_hosted_program_is_answered_to_that_program(idle) -> N
 async def test_pictures_are_pictures_in_responses_and_counted_in_chat() -> None:
     picture = toolfold.Media(kind="image", mime="image/png", data=b"png")
     runtime, _ = scripted(Ended(status="finished", value=picture))
-    tool = toolfold.openai_tool(runtime)
+    tool = openai_tool(runtime)
     arguments = json.dumps({"code": "1"})
 
     async with runtime:
@@ -207,7 +208,7 @@ async def test_pictures_are_pictures_in_responses_and_counted_in_chat() -> None:
 
 
 async def test_a_session_keeps_names_between_the_calls_of_one_tool(runtime) -> None:
-    tool = toolfold.openai_tool(runtime, session="chat-1")
+    tool = openai_tool(runtime, session="chat-1")
 
     await tool.answer(chat_call("execute_program", code="total = 41"))
     message = await tool.answer(chat_call("execute_program", code="total + 1"))
@@ -216,16 +217,16 @@ async def test_a_session_keeps_names_between_the_calls_of_one_tool(runtime) -> N
 
 
 async def test_wrong_use_is_one_line(idle) -> None:
-    tool = toolfold.openai_tool(idle)
+    tool = openai_tool(idle)
 
     with pytest.raises(toolfold.UsageError) as no_call:
         await tool.answer({"type": "message"})
     with pytest.raises(toolfold.UsageError) as nothing:
         await tool.answer(None)
     with pytest.raises(toolfold.UsageError) as taken:
-        toolfold.openai_tool(idle, name="pay")
+        openai_tool(idle, name="pay")
     with pytest.raises(toolfold.UsageError) as unfit:
-        toolfold.openai_tool(idle, name="run it")
+        openai_tool(idle, name="run it")
 
     assert [str(one.value) for one in (no_call, nothing, taken, unfit)] == [
         "'message' is no tool call; give one of `tool_calls`, or a `function_call` item",
@@ -236,7 +237,7 @@ async def test_wrong_use_is_one_line(idle) -> None:
 
 
 async def test_the_real_client_holds_a_whole_conversation(runtime) -> None:
-    tool, asked = toolfold.openai_tool(runtime), []
+    tool, asked = openai_tool(runtime), []
 
     def model(request: httpx2.Request) -> httpx2.Response:
         asked.append(json.loads(request.content))
@@ -271,7 +272,7 @@ async def test_signatures_that_do_not_fit_are_found_by_search() -> None:
         spec=toolfold.ToolSpec(name="x." * 50, python_name="x" * 100, allowed_callers="direct"), call=None
     )
 
-    first, last = toolfold.openai_tool(toolfold.Runtime(tools=[*tools, long])).responses_tools
+    first, last = openai_tool(toolfold.Runtime(tools=[*tools, long])).responses_tools
 
     assert len(first["description"]) < 8_000
     assert "Find the signatures of these with `search_tools`, also inside a program:" in first["description"]

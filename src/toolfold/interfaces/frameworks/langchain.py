@@ -1,15 +1,12 @@
-"""Adapter for LangChain: a `StructuredTool` over one runtime."""
+"""Adapter for LangChain: a `StructuredTool` over one runtime, and LangChain tools as tools of programs."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
-
-from langchain_core.messages import ToolMessage
-from langchain_core.tools import StructuredTool, ToolException
 
 from toolfold.errors import EngineCrashed, UsageError, install_extra
 from toolfold.execution.described_files import DescribedFiles
@@ -21,11 +18,20 @@ from toolfold.interfaces.frameworks.program_tool import (
     render_crash,
     render_outcome,
 )
-from toolfold.models import File, Limits, Outcome
+from toolfold.models import AllowedCallers, File, Limits, Outcome, ToolSpec
 from toolfold.runtime import Runtime
+from toolfold.tools.names import python_name
+from toolfold.tools.tool import Tool
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+try:
+    from langchain_core.messages import ToolMessage
+    from langchain_core.tools import BaseTool, StructuredTool, ToolException
+    from langchain_core.utils.function_calling import convert_to_openai_tool
+except ModuleNotFoundError as error:
+    raise UsageError(f"{error.name!r} is not installed; {install_extra('langchain')}") from error
 
 
 def langchain_tool(
@@ -47,16 +53,7 @@ def langchain_tool(
             OpenAI's with `use_responses_api=True`. OpenAI's Chat Completions refuse the whole request.
         files: In the working directory of every program; a session may change them. The model is told of their names,
             and, if they come from `await runtime.describe_files(files)`, of what is in them.
-
-    Raises:
-        UsageError: LangChain is not installed.
     """
-    # Imported here: `from toolfold import *` must work without the extra.
-    try:
-        import langchain_core.tools  # noqa: F401, PLC0415
-    except ModuleNotFoundError as error:
-        raise UsageError(f"{error.name!r} is not installed; {install_extra('langchain')}") from error
-
     described_files = DescribedFiles.of(files)
     entry = Entry(runtime=runtime, name=name, session=session, limits=limits, files=described_files)
     loop = _running_loop()
@@ -90,6 +87,26 @@ def langchain_tool(
         response_format="content_and_artifact",
         handle_tool_error=handle_failure,
     )
+
+
+def from_langchain(tool: BaseTool, *, domain: str = "", allowed_callers: AllowedCallers = "both") -> Tool:
+    """A LangChain tool under its own name; its callbacks and its handling of errors stay in force."""
+    definition = convert_to_openai_tool(tool)["function"]
+
+    # Any: arguments are what the tool takes, replies what it returns.
+    async def call(arguments: Mapping[str, Any]) -> Any:
+        return await tool.ainvoke(dict(arguments))
+
+    spec = ToolSpec(
+        name=tool.name,
+        python_name=python_name(tool.name),
+        domain=domain,
+        description=definition.get("description", ""),
+        input_schema=definition.get("parameters") or {"type": "object"},
+        allowed_callers=allowed_callers,
+        source="langchain",
+    )
+    return Tool(spec=spec, call=call)
 
 
 # Any: content of a LangChain message, text or its standard blocks.

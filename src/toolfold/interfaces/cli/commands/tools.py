@@ -3,18 +3,22 @@
 import asyncio
 import json
 import sys
+from collections.abc import Callable, Sequence
 from contextlib import redirect_stdout
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
 from toolfold.errors import UsageError
 from toolfold.interfaces.cli.options import ApiOption
-from toolfold.models import Json, ToolSpec
+from toolfold.models import Json, Outcome, ToolSpec
 
 if TYPE_CHECKING:
     from toolfold.config import Config
+    from toolfold.ledger.base import Ledger
     from toolfold.tools.embedding import Embedder
     from toolfold.tools.tool import Tool
 
@@ -123,10 +127,7 @@ def _learn(
     ] = None,
 ) -> int:
     """Call read-only tools twice and remember what they return: keys and types, never values."""
-    # Imported here for the same reason.
-    from toolfold.interfaces.cli.commands.tools_learn import learn  # noqa: PLC0415
-
-    return learn(names, _specs(tools, None, config), sources=tools or (), config=config, ledger=ledger)
+    return _learn_shapes(names, _specs(tools, None, config), sources=tools or (), config=config, ledger=ledger)
 
 
 def _specs(sources: list[str] | None, apis: list[str] | None, config: Path | None) -> tuple[ToolSpec, ...]:
@@ -188,3 +189,85 @@ def _schemas(description: dict[str, Json]) -> dict[str, Json]:
     return {
         key: value for key, value in description.items() if key not in ("name", "description", "domain", "signature")
     }
+
+
+# --- learning of reply shapes: call read-only tools to see what they return ---------------------------
+
+
+def _learn_shapes(
+    requests: Sequence[str],
+    specs: Sequence[ToolSpec],
+    *,
+    sources: Sequence[str],
+    config: Path | None,
+    ledger: str | None,
+) -> int:
+    """Call each tool as often as it takes, and print what it returned as a signature; exit 1 if one failed."""
+    # Imported here for the same reason: they bring the runtime.
+    from toolfold.interfaces.cli.commands.run import stdout_to_stderr  # noqa: PLC0415
+    from toolfold.interfaces.cli.load_tools import load_tools  # noqa: PLC0415
+    from toolfold.interfaces.cli.process import run_until_stopped  # noqa: PLC0415
+    from toolfold.interfaces.cli.setup import (  # noqa: PLC0415
+        choose_engine,
+        nearest_config,
+        open_for_command,
+        runtime_factory,
+    )
+    from toolfold.prompts.python_stubs import prompt_text  # noqa: PLC0415
+    from toolfold.runtime import Runtime  # noqa: PLC0415
+    from toolfold.tools.reply_shapes import NEEDED_REPLIES  # noqa: PLC0415
+
+    calls = [_requested_call(request, specs) for request in requests]
+    lines = [f"    await tools.{spec.python_name}(**{arguments!r})" for spec, arguments in calls]
+    text = "\n".join([f"for _ in range({NEEDED_REPLIES}):", *lines])
+    loaded_config = nearest_config(config) if config is not None or not sources else None
+    learned: list[ToolSpec] = []
+    with stdout_to_stderr():
+        store = open_for_command(ledger, loaded_config)
+        engine_arguments = choose_engine(loaded_config, engine=None, isolation=None, warm=1)
+        make_runtime = partial(
+            runtime_factory(loaded_config, text, Runtime),
+            tools=load_tools(list(sources)),
+            **engine_arguments,
+            ledger=store,
+        )
+        outcome = run_until_stopped(_run_to_learn(make_runtime, store, text, [spec for spec, _ in calls], learned))
+    if isinstance(outcome, int):
+        return outcome
+    if outcome.status != "finished":
+        raise UsageError(f"nothing was learned: {outcome.problem.message if outcome.problem else outcome.status}")
+    print(prompt_text(learned), end="")
+    return 0
+
+
+def _requested_call(request: str, specs: Sequence[ToolSpec]) -> tuple[ToolSpec, dict[str, Json]]:
+    """`NAME` or `NAME={"argument": 1}`."""
+    name, _, arguments_text = request.partition("=")
+    spec = next((candidate for candidate in specs if name in (candidate.name, candidate.python_name)), None)
+    if spec is None:
+        raise UsageError(f"no tool {name!r}; 'toolfold tools list' lists all tools")
+    if not spec.read_only:
+        raise UsageError(f"tool {name!r} is not marked read-only, so it is not called; run a program that calls it")
+    if spec.output_schema is not None:
+        raise UsageError(f"tool {name!r} declares what it returns; there is nothing to learn")
+    try:
+        arguments = json.loads(arguments_text or "{}")
+    except ValueError as error:
+        raise UsageError(f"the arguments of {name!r} are not JSON: {error}") from error
+    if not isinstance(arguments, dict):
+        raise UsageError(f"""the arguments of {name!r} must be a JSON object, as in {name}='{{"id": 1}}'""")
+    return spec, arguments
+
+
+# Any: the options of the runtime are bound already.
+async def _run_to_learn(
+    make_runtime: Callable[..., Any], ledger: "Ledger", text: str, specs: Sequence[ToolSpec], learned: list[ToolSpec]
+) -> Outcome:
+    try:
+        async with make_runtime() as runtime:
+            outcome: Outcome = await runtime.run(text)
+            schemas = (await runtime.learned()).schemas(runtime.tools)
+            learned += [replace(spec, output_schema=schemas.get(spec.name)) for spec in specs]
+            return outcome
+    finally:
+        await ledger.close()
