@@ -1,11 +1,40 @@
+"""Public API: the packages that people import from, the names in each, and that the guides use no others."""
+
+import ast
+import json
 import subprocess
 import sys
+import textwrap
+from collections.abc import Iterator
+from importlib import import_module
 from pathlib import Path
 
+import pytest
+
 import toolfold
+from tests.test_docs import EXAMPLES, ROOT
+
+PUBLIC = (
+    "toolfold",
+    "toolfold.batches",
+    "toolfold.config",
+    "toolfold.engines",
+    "toolfold.errors",
+    "toolfold.events",
+    "toolfold.frameworks",
+    "toolfold.gem",
+    "toolfold.ledger",
+    "toolfold.mcp",
+    "toolfold.orchestrator",
+    "toolfold.pydantic_ai",
+    "toolfold.rollouts",
+    "toolfold.testing",
+    "toolfold.tools",
+)
+MOST_NAMES = 40
 
 
-def test_the_public_names_are_these_and_every_one_is_there() -> None:
+def test_the_names_of_the_package_are_these() -> None:
     assert toolfold.__all__ == [
         "Answers",
         "BackgroundExecution",
@@ -45,7 +74,60 @@ def test_the_public_names_are_these_and_every_one_is_there() -> None:
         "tool",
         "value_as_json",
     ]
-    assert [name for name in toolfold.__all__ if getattr(toolfold, name, None) is None] == []
+    assert len(toolfold.__all__) <= MOST_NAMES
+
+
+@pytest.mark.parametrize("package", PUBLIC)
+def test_every_name_of_a_public_package_exists(package: str) -> None:
+    module = import_module(package)
+
+    assert module.__doc__
+    assert [name for name in module.__all__ if not hasattr(module, name)] == []
+    assert sorted(set(module.__all__)) == sorted(module.__all__)
+
+
+@pytest.mark.parametrize("package", PUBLIC)
+def test_a_public_package_refuses_other_names(package: str) -> None:
+    assert not hasattr(import_module(package), "nothing_of_that_name")
+
+
+def sources() -> Iterator[tuple[str, str]]:
+    """The Python of the guides: blocks of pages, cells of the notebook, files of the examples."""
+    for example in EXAMPLES:
+        if example.kind.startswith("python") and example.kind != "python program":
+            yield f"{example.page}:{example.line}", textwrap.dedent(example.text)
+    for path in sorted((ROOT / "examples").rglob("*.py")):
+        yield str(path.relative_to(ROOT)), path.read_text("utf-8")
+    for path in sorted((ROOT / "examples").rglob("*.ipynb")):
+        cells = json.loads(path.read_text("utf-8"))["cells"]
+        for number, cell in enumerate(cell for cell in cells if cell["cell_type"] == "code"):
+            yield f"{path.name}:{number}", "".join(cell["source"])
+
+
+def uses(text: str) -> Iterator[tuple[str, str]]:
+    """Each module of toolfold that a text imports from, and the name; `toolfold.tool` is a use of `tool`, too."""
+    tree = ast.parse(text)
+    for node in ast.walk(tree):
+        match node:
+            case ast.ImportFrom(module=str(module), names=names) if module.split(".")[0] == "toolfold":
+                yield from ((module, alias.name) for alias in names)
+            case ast.Import(names=names):
+                yield from ((alias.name, "") for alias in names if alias.name.split(".")[0] == "toolfold")
+            case ast.Attribute(value=ast.Name(id="toolfold"), attr=name):
+                yield "toolfold", name
+
+
+def is_public(module: str, name: str) -> bool:
+    if module not in PUBLIC:
+        return False
+    return name in ("", *import_module(module).__all__) or f"{module}.{name}" in PUBLIC
+
+
+def test_guides_and_examples_import_public_names_alone() -> None:
+    imports = {(place, *use) for place, text in sources() for use in uses(text)}
+
+    assert len(imports) > 100
+    assert sorted(use for use in imports if not is_public(*use[1:])) == []
 
 
 def test_importing_the_package_does_not_import_what_is_slow_to_import() -> None:
@@ -58,7 +140,3 @@ def test_importing_the_package_does_not_import_what_is_slow_to_import() -> None:
     )
 
     assert done.stdout == "[]\n"
-
-
-def test_an_unknown_name_is_an_attribute_error() -> None:
-    assert not hasattr(toolfold, "nothing_of_that_name")
