@@ -89,8 +89,8 @@ async def test_a_released_execution_is_replayed_in_the_same_runtime() -> None:
     async with till.runtime(MemoryLedger()) as runtime:
         first = await runtime.start(PROGRAM)
         assert isinstance(first, Paused)
-        await runtime.release(first.execution_id)
-        await runtime.release("0" * 16)
+        await runtime.executions.release(first.execution_id)
+        await runtime.executions.release("0" * 16)
         again = await runtime.resume(first.execution_id)
         end = await runtime.resume(first.execution_id, decisions={call.id: YES for call in first.approvals})
 

@@ -606,7 +606,7 @@ async def test_a_config_says_how_much_memory_guests_that_wait_may_hold(limit: st
         paused = await runtime.start("await ask()", tools=[ask])
         assert isinstance(paused, Paused)
         async with asyncio.timeout(60):
-            while (await runtime.guests()).count != 1:
+            while (await runtime.executions.guests()).count != 1:
                 await asyncio.sleep(0.01)
         named = await runtime.run("x", session="a")
         outcome = await runtime.resume(paused.execution_id, [Reply(call_id=1, value=5)])

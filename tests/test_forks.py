@@ -74,7 +74,7 @@ def test_every_verb_of_a_runtime_is_refused_in_a_child() -> None:
     said = run("""
 async def main():
     async with Runtime() as runtime:
-        for verb in ("run", "start", "resume", "call", "cancel"):
+        for verb in ("run", "start", "resume", "call", "check"):
             arguments = ("a", {}) if verb == "call" else ("a",)
             print(in_child(lambda: stepped(getattr(runtime, verb)(*arguments))))
 
@@ -82,6 +82,20 @@ asyncio.run(main())
 """)
 
     assert set(said.splitlines()) == {f"UsageError: {REFUSED}"}
+
+
+def test_the_executions_of_a_runtime_are_refused_in_a_child() -> None:
+    said = run("""
+async def main():
+    async with Runtime() as runtime:
+        executions = runtime.executions
+        print(in_child(lambda: executions.ids))
+        print(executions.ids)
+
+asyncio.run(main())
+""")
+
+    assert said.splitlines() == [f"UsageError: {REFUSED.replace('Runtime', 'ExecutionControl')}", "()"]
 
 
 def test_a_child_that_leaves_the_runtime_ends_no_guest_of_the_parent() -> None:

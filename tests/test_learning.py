@@ -32,7 +32,7 @@ def tool_named(name: str = "get_user", description: str = "Get a user.", reply: 
 
 
 async def schemas(runtime: Runtime, **options: str) -> dict[str, Any]:
-    return (await runtime.learned(**options)).schemas(runtime.tools)
+    return (await runtime.catalog.learning.lessons(**options)).schemas(runtime.tools)
 
 
 async def test_two_calls_teach_what_a_tool_returns_and_search_and_help_know_at_once() -> None:
@@ -47,7 +47,7 @@ async def test_two_calls_teach_what_a_tool_returns_and_search_and_help_know_at_o
     assert found.stdout.count("class GetUserReply(TypedDict):") == 2
     assert found.stdout.count("Returns: as seen in 2 replies") == 2
     assert "an odd key" not in found.stdout
-    assert "GetUserReply" in runtime.search("user")[0]["signature"]
+    assert "GetUserReply" in runtime.catalog.search("user")[0]["signature"]
 
 
 async def test_what_was_learned_outlives_the_process(tmp_path: Path) -> None:
@@ -56,7 +56,7 @@ async def test_what_was_learned_outlives_the_process(tmp_path: Path) -> None:
         async with Runtime([tool_named()], ledger=ledger) as runtime:
             before = await schemas(runtime)
             await runtime.run("await get_user(id=1)")
-            after = await runtime.learned()
+            after = await runtime.catalog.learning.lessons()
         await ledger.close()
         assert (before, after.uses) == ({}, {"get_user": run + 1})
 
@@ -89,7 +89,7 @@ async def test_a_changed_definition_drops_it() -> None:
 async def test_nothing_is_learned_where_it_is_switched_off() -> None:
     async with Runtime([tool_named()], learn=False) as runtime:
         await runtime.run(CALLS)
-        learned = await runtime.learned()
+        learned = await runtime.catalog.learning.lessons()
 
     assert (learned.schemas(runtime.tools), learned.uses) == ({}, {})
 
@@ -101,7 +101,7 @@ async def test_a_tool_that_says_what_it_returns_is_only_counted() -> None:
 
     async with Runtime([add]) as runtime:
         await runtime.run("print(await add(a=1, b=2), await add(a=1, b=3))")
-        learned = await runtime.learned()
+        learned = await runtime.catalog.learning.lessons()
 
     assert (learned.schemas(runtime.tools), learned.uses) == ({}, {"add": 2})
 
@@ -137,7 +137,7 @@ async def test_hostile_keys_never_reach_a_description(hostile: dict[str, Any]) -
     async with Runtime([tool_named(reply=hostile)]) as runtime:
         await runtime.run(f"{CALLS}\n{CALLS}")
         learned = await schemas(runtime)
-        signature = runtime.search("user")[0]["signature"]
+        signature = runtime.catalog.search("user")[0]["signature"]
 
     assert set(learned["get_user"]) <= {"type", "additionalProperties", "description"}
     assert not any(key in signature for key in list(hostile)[:50])
@@ -150,7 +150,7 @@ async def test_it_learns_of_no_more_tools_than_its_bound() -> None:
         for tool in tools:
             await runtime.call(tool.spec.name, {})
         await asyncio.sleep(0)
-        learned = await runtime.learned()
+        learned = await runtime.catalog.learning.lessons()
 
     assert len(learned.uses) == MOST_TOOLS
 
@@ -158,7 +158,7 @@ async def test_it_learns_of_no_more_tools_than_its_bound() -> None:
 async def test_a_reply_is_looked_at_rarely_after_the_first_ones() -> None:
     async with Runtime([tool_named()]) as runtime:
         await runtime.run("for number in range(100):\n    await get_user(id=number)")
-        learned = (await runtime.learned()).schemas(runtime.tools)
+        learned = (await runtime.catalog.learning.lessons()).schemas(runtime.tools)
 
     # 4 at first, then the 8th, the 16th, the 32nd and the 64th.
     assert learned["get_user"]["description"] == "as seen in 8 replies"

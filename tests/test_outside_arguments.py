@@ -87,7 +87,7 @@ print(await ask_it(x=5))
     async with Runtime(ledger=ledger) as first:
         step = await first.start(text, tools=[TOOL])
         assert isinstance(step, Paused)
-        await first.release(step.execution_id)
+        await first.executions.release(step.execution_id)
     async with Runtime(ledger=ledger) as second:
         outcome = await second.resume(step.execution_id, [Reply(call_id=2, value="yes")])
 

@@ -166,7 +166,7 @@ async def test_no_replies_give_the_same_pause_again(runtime: Runtime) -> None:
 async def test_an_execution_that_is_over_cannot_be_resumed(runtime: Runtime) -> None:
     step = await runtime.start("await ask_user('a')", tools=[ASK])
     assert isinstance(step, Paused)
-    await runtime.cancel(step.execution_id)
+    await runtime.executions.cancel(step.execution_id)
 
     with pytest.raises(UsageError, match="has ended; there is nothing to resume"):
         await runtime.resume(step.execution_id, answers(step))
@@ -272,3 +272,12 @@ async def test_whatever_a_tool_raises_its_program_hears_of_it(
         "finished",
         "'blocking' failed: no\n'waiting' failed: no\n",
     )
+
+
+def test_a_runtime_has_few_members() -> None:
+    names = {name for name in dir(Runtime()) if not name.startswith("_")}
+
+    assert names == {
+        "call", "catalog", "check", "close", "describe_files", "executions", "map", "open", "replace_tools", "resume",
+        "run", "sessions", "start", "tools",
+    }  # fmt: skip

@@ -118,7 +118,7 @@ async def _program(text: str, runtime: toolfold.Runtime, replayed: Replayed) -> 
 
 
 def _search(query: str, runtime: toolfold.Runtime) -> Step:
-    found = "\n\n".join(str(hit["signature"]).rstrip() for hit in runtime.search(query))
+    found = "\n\n".join(str(hit["signature"]).rstrip() for hit in runtime.catalog.search(query))
     return [(call_text("search_tools", {"query": query}), found)]
 
 

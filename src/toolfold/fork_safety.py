@@ -9,23 +9,24 @@ from __future__ import annotations
 import os
 import weakref
 from collections.abc import Iterable
-from typing import Any, NoReturn, Protocol
+from typing import Any, NoReturn, Protocol, runtime_checkable
 
 from toolfold.errors import UsageError
 
 
+@runtime_checkable
 class Forkable(Protocol):
-    """Something open that a forked child must not use."""
+    """Something open that a forked child must not use, and that has more to let go of than itself."""
 
     def disown(self) -> None:
         """In the child: let go of all that is the parent's, without a word to the other side."""
 
 
-_open: weakref.WeakSet[Forkable] = weakref.WeakSet()
+_open: weakref.WeakSet[object] = weakref.WeakSet()
 
 
-def watch(thing: Forkable) -> None:
-    """Have `thing.disown` called in each child that is forked while it lives."""
+def watch(thing: object) -> None:
+    """Have `thing.disown` called in each child that is forked while it lives; `inherit` where there is none."""
     _open.add(thing)
 
 
@@ -74,7 +75,10 @@ def _refuse(kind: str) -> NoReturn:
 
 def _disown_all() -> None:
     for thing in tuple(_open):
-        thing.disown()
+        if isinstance(thing, Forkable):
+            thing.disown()
+        else:
+            inherit(thing)
     _open.clear()
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import os
 import secrets
-from contextlib import nullcontext
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Literal, Self, Unpack, overload
 
@@ -21,22 +20,19 @@ from toolfold.engines.base import (
     Ended,
     Engine,
     EngineSettings,
-    Guests,
     Printed,
     ReplayTape,
     Served,
     Waiting,
 )
 from toolfold.engines.registry import chosen_engine, with_old_keywords
-from toolfold.errors import EngineCrashed, Fenced, LedgerFailed, UsageError
+from toolfold.errors import EngineCrashed, Fenced, LedgerFailed
 from toolfold.events import Listeners
 from toolfold.execution.background import BackgroundExecution
 from toolfold.execution.calls import serve_direct
 from toolfold.execution.described_files import DescribedFiles, describe_files
-from toolfold.execution.history import end_recorded, read_recorded
-from toolfold.execution.output import Place
 from toolfold.execution.pause import PausedLimits
-from toolfold.execution.registry import LiveExecutions
+from toolfold.execution.registry import ExecutionControl, LiveExecutions
 from toolfold.execution.request import (
     OwnedLedger,
     RunRequest,
@@ -55,201 +51,40 @@ from toolfold.telemetry.log import from_observer
 from toolfold.telemetry.otel import usual_listeners
 from toolfold.tools.learning import Learning, create_learning
 from toolfold.tools.policy import Policy
-from toolfold.tools.search import describe
 from toolfold.tools.steps import wrappers
 from toolfold.tools.tool import CallContext
 
 if TYPE_CHECKING:
     from collections.abc import (
         AsyncGenerator,
-        AsyncIterator,
         Awaitable,
         Callable,
         Collection,
-        Coroutine,
         Iterable,
         Mapping,
         Sequence,
     )
-    from contextlib import AbstractContextManager
     from pathlib import Path
 
     from toolfold.engines.base import EngineTools
     from toolfold.events import Listener
     from toolfold.execution.batch import Mapped, Programs
     from toolfold.execution.execution import Execution
-    from toolfold.execution.history import RecordedExecution
-    from toolfold.execution.output import Part
     from toolfold.ledger.base import Ledger
-    from toolfold.models import CallRecord, File, LibrarySet, Problem, Status, ToolSpec, Value
+    from toolfold.models import CallRecord, File, Problem, ToolSpec, Value
     from toolfold.sessions import Session
     from toolfold.sessions.stores import FileStore
     from toolfold.telemetry.log import Observer
     from toolfold.tools.embedding import Embedder
-    from toolfold.tools.learning import ToolLessons
     from toolfold.tools.router import Router, Wrapper
-    from toolfold.tools.search import Detail, Index
     from toolfold.tools.tool import Approve, Decision, Spent, Tool
 
-
-# ----------------------------------------------------------------------------------------------------
-# What may be done to an execution between its steps: end it, let go of it, read its record, stop its clock.
 
 _TRIES: Final = 3
 """How often an execution goes on, if its guest is killed each time."""
 
 
-class ExecutionControl:
-    """The part of a runtime that acts on executions by their ids. Unknown ids are ignored."""
-
-    def __init__(self, live: LiveExecutions, ledger: Ledger) -> None:
-        self._live = live
-        self._ledger = ledger
-        self._background: dict[str, BackgroundExecution] = {}
-        """Those that run or are paused, by id."""
-
-    async def resume(
-        self, execution_id: str, replies: Sequence[Reply] = (), *, decisions: Mapping[int, Decision] | None = None
-    ) -> Paused | Outcome:
-        """Go on with some or all of the open calls answered or decided; also after a restart of this process."""
-        for _ in range(_TRIES):
-            step = await self._resume(execution_id, replies, decisions or {})
-            if step is not None:
-                return step
-        raise EngineCrashed(f"the guest of execution {execution_id!r} was killed each time it went on; resume it again")
-
-    # Not an abstract class: in a forked child a runtime becomes an `Inherited`, which must have the same layout.
-    async def _resume(
-        self, execution_id: str, replies: Sequence[Reply], decisions: Mapping[int, Decision]
-    ) -> Paused | Outcome | None:
-        """A runtime says how; `None`: the guest died with no call made since the pause, so that a replay is safe."""
-        raise NotImplementedError
-
-    # Any: a runtime says which.
-    async def run(self, *args: Any, **options: Any) -> Outcome:
-        """A program, to its end; a runtime says how."""
-        raise NotImplementedError
-
-    @property
-    def tools(self) -> tuple[ToolSpec, ...]:
-        """What programs may call; a runtime knows."""
-        raise NotImplementedError
-
-    @property
-    def executions(self) -> tuple[str, ...]:
-        """Ids of those that run or are paused here."""
-        return self._live.ids
-
-    def map(self, programs: Programs, *, in_flight: int | None = None) -> AsyncGenerator[Mapped, None]:
-        """Run many programs, and yield each with its outcome as soon as it ends.
-
-        `programs` are texts, or `toolfold.batches.Item`s with what differs from one to the next; they are read only
-        as there is room, `in_flight` at a time: by default twice the cores that the engine has. Failures of programs
-        are outcomes. Failures of the engine are tried again where no call can happen twice, and then raised. Closing
-        the iterator ends all that still runs.
-        """
-        # Here, not at the top: most runtimes run no batch.
-        from toolfold.execution.batch import map_programs  # noqa: PLC0415
-
-        cores = self._live.cores or os.cpu_count() or 1
-        return map_programs(self, programs, in_flight=2 * cores if in_flight is None else in_flight)
-
-    # The ways to end an execution. Two things differ: whether an outcome is written, and what those who wait are told.
-
-    async def cancel(self, execution_id: str) -> Outcome | None:
-        """End an execution, running or paused; unknown ids are ignored, so that a cancel can race the end.
-
-        The outcome of one that was paused; of one that runs, whoever waits for it gets it.
-        """
-        return await self._live.stop(execution_id, "cancelled")
-
-    async def expire(self, execution_id: str) -> None:
-        """As `cancel`, at a deadline of the caller's own that counts paused time: the outcome is a timeout."""
-        await self._live.stop(execution_id, "timeout")
-
-    async def release(self, execution_id: str) -> None:
-        """Let go of the guest of a paused execution; the ledger has all of it, and `resume` replays it."""
-        await self._live.release(execution_id)
-
-    async def abandon(self, execution_id: str) -> None:
-        """End the guest of an execution that another process goes on with; nothing of it is written from here."""
-        await self._live.release(execution_id)
-        self._live.fail(execution_id, base.fenced_error(execution_id))
-
-    def suspend(self, execution_id: str) -> None:
-        """End the guest of an execution that runs and leave its record open: the host stops, and `resume` goes on."""
-        self._live.fail(execution_id, base.suspended_error(execution_id))
-
-    async def recorded(self, execution_id: str) -> RecordedExecution | None:
-        """What is on record of an execution, whichever process holds it; `None` if nothing is."""
-        history = await self._ledger.load(execution_id)
-        return None if history is None else read_recorded(history)
-
-    async def end_recorded(self, execution_id: str, status: Status = "cancelled") -> bool:
-        """End an execution that no process holds; false if one does, or it has ended already."""
-        return await end_recorded(self._ledger, execution_id, status)
-
-    # reading along
-
-    def open_calls(self, execution_id: str) -> tuple[Call, ...]:
-        """Calls of an execution of this process that have no reply yet; none for unknown ids."""
-        execution = self._live.get(execution_id)
-        return () if execution is None else execution.open_calls
-
-    async def output(self, execution_id: str, place: Place = Place()) -> AsyncIterator[Part]:  # noqa: B008  # frozen
-        """What an execution of this process prints, from a place on, each part once and in order.
-
-        Ends when the execution has ended, or has left this process; at once for one that is not here.
-        """
-        if execution_id in self._live.ids or execution_id in self._background:
-            async for part in self._live.watch(execution_id).read(place):
-                yield part
-
-    async def attach(self, execution_id: str) -> BackgroundExecution:
-        """An execution that was started in the background: here, or in a process that is gone; then it goes on here.
-
-        Raises:
-            UsageError: It is unknown, or somebody waits for it here already.
-        """
-        if (execution := self._background.get(execution_id)) is not None:
-            return execution
-        if self._live.get(execution_id) is not None:
-            raise UsageError(f"execution {execution_id!r} was not started in the background")
-        recorded = await self.recorded(execution_id)
-        if recorded is None:
-            raise UsageError(f"no execution {execution_id!r} in the ledger; it was cancelled or never existed")
-        if recorded.outcome is not None:
-            return BackgroundExecution(self, execution_id, recorded.outcome)
-        return self._in_background(execution_id, self.resume(execution_id))
-
-    # Any: what a coroutine yields and is sent is asyncio's business.
-    def _in_background(self, execution_id: str, step: Coroutine[Any, Any, Paused | Outcome]) -> BackgroundExecution:
-        execution = self._background[execution_id] = BackgroundExecution(self, execution_id, step)
-        return execution
-
-    def leave_background(self, execution_id: str) -> None:
-        """It has ended, or has left this process; readers need not wait for what will not come."""
-        if self._live.get(execution_id) is None:
-            self._background.pop(execution_id, None)
-            self._live.unwatch(execution_id)
-
-    async def _close_background(self) -> None:
-        for execution in tuple(self._background.values()):
-            await execution.close()
-
-    def standing_clock(self, execution_id: str) -> AbstractContextManager[None]:
-        """The execution's wall clock stands still while this is entered: a person is asked in the course of a call."""
-        execution = self._live.get(execution_id)
-        return nullcontext() if execution is None else execution.clock.standing()
-
-    def put_clock_back(self, execution_id: str, seconds: float) -> None:
-        """So much is left of the wall clock of a paused execution: a replay is faster than the program was."""
-        execution = self._live.get(execution_id)
-        if execution is not None and execution.life.is_paused:
-            execution.clock.put_back(seconds)
-
-
-class Runtime(ExecutionControl):
+class Runtime:
     """Runs programs. Enter it first; leaving it ends every guest. What the ledger keeps can be resumed elsewhere.
 
     Args:
@@ -302,7 +137,7 @@ class Runtime(ExecutionControl):
         ledger, self._has_own_ledger = resolve_ledger(ledger)
         learning = create_learning(learn, ledger, embedder)
         steps = (*(wrappers(policy=policy) if steps is None else steps), learning.wrap)
-        self._make_offer = partial(RuntimeTools, policy=policy, steps=steps)
+        self._make_offer = partial(RuntimeTools, policy=policy, steps=steps, learning=learning)
         offer = self._make_offer(map(as_tool, tools))
         self._engine = chosen_engine(engine, engine_options, settings)
         services = Services(
@@ -317,24 +152,25 @@ class Runtime(ExecutionControl):
         self._checks = Checks(self._engine, with_types=type_check)
         self.sessions = Sessions(self._engine.end_session, store=session_files, limits=session_limits, now=ledger.now)
         self._planner = ExecutionPlanner(offer, services, sessions=self.sessions, checks=self._checks, may_ask=may_ask)
-        live = LiveExecutions(self._engine, self.sessions, paused_limits or PausedLimits(), before_files)
-        super().__init__(live, ledger)
+        self._ledger = ledger
+        self._live = LiveExecutions(self._engine, self.sessions, paused_limits or PausedLimits(), before_files)
+        self.executions = ExecutionControl(self._live, self._engine, ledger, self.resume)
 
     async def __aenter__(self) -> Self:
         await self._engine.__aenter__()
-        self._learning.begin()
+        self.catalog.learning.begin()
         fork_safety.watch(self)
+        fork_safety.watch(self.executions)
         return self
 
     async def __aexit__(self, *exc: object) -> None:
         if fork_safety.is_inherited(self):
             return
-        await self._close_background()
-        await self._live.close_all()
+        await self.executions.close()
         self.sessions.close_guests()
         await self._checks.close()
-        await self._learning.close()
-        await self.router.catalog.close()
+        await self.catalog.learning.close()
+        await self.catalog.router.catalog.close()
         await self._engine.__aexit__(*exc)
         if self._has_own_ledger:
             await self._ledger.close()
@@ -347,34 +183,19 @@ class Runtime(ExecutionControl):
         """Leave a runtime that was opened with `open`: every guest ends."""
         await self.__aexit__(None, None, None)
 
-    def disown(self) -> None:
-        """In a forked child: guests, ledger and connections of tools are the parent's."""
-        fork_safety.inherit(self)
-
     @property
     def tools(self) -> tuple[ToolSpec, ...]:
         """What programs may call."""
         return self._planner.offer.specs
 
     @property
-    def direct_tools(self) -> tuple[ToolSpec, ...]:
-        """What may be called one by one, with `call`."""
-        return self._planner.offer.direct
-
-    async def preload(self, library_set: LibrarySet) -> None:
-        """Have guests with these libraries wait for programs, where the engine can."""
-        stocked = self._engine.capabilities.stocked
-        if stocked is not None:
-            await stocked.preload(library_set)
+    def catalog(self) -> RuntimeTools:
+        """The tools of the next execution, for interfaces: direct ones, the router, the search, what was learned."""
+        return self._planner.offer
 
     async def describe_files(self, files: Iterable[File]) -> DescribedFiles:
         """These files, with a line on each that says what is in it, for a prompt; a guest reads them."""
         return await describe_files(self._engine, files, self._limits)
-
-    async def guests(self) -> Guests:
-        """How many there are now, and what they hold; none where the engine cannot tell."""
-        stocked = self._engine.capabilities.stocked
-        return Guests() if stocked is None else await stocked.guests()
 
     def replace_tools(self, tools: Iterable[Tool | Callable[..., Any]], *, router: Router | None = None) -> None:
         """Other tools from the next execution on; those that run or are paused here keep theirs.
@@ -385,36 +206,6 @@ class Runtime(ExecutionControl):
             UsageError: two tools have one name; nothing has changed then.
         """
         self._planner = self._planner.offering(self._make_offer(map(as_tool, tools), router=router))
-
-    @property
-    def router(self) -> Router:
-        """Serves the calls of the next execution, and direct ones."""
-        return self._planner.services.router
-
-    def search(self, query: str, *, limit: int = 8, detail: Detail = "signature") -> list[dict[str, Any]]:
-        """Tools by what they do, best first; programs have the same as `search_tools`."""
-        index = self._learning.index_now(self._search_index())
-        return [describe(hit.spec, detail) for hit in index.search(query, limit)]
-
-    async def learned_index(self, index: Index, *, tenant: str = "") -> Index:
-        """An index of one's own, with what its tools were seen to return."""
-        return await self._learning.index(index, tenant)
-
-    async def learned(self, *, tenant: str = "") -> ToolLessons:
-        """What calls have shown of the tools so far, here and in earlier processes: shapes of replies, and uses."""
-        await self._learning.read(tenant)
-        return self._learning.snapshot(tenant)
-
-    def learned_now(self, *, tenant: str = "") -> ToolLessons:
-        """The same, as far as it has been read."""
-        return self._learning.snapshot(tenant)
-
-    @property
-    def _learning(self) -> Learning:
-        return self._planner.services.learning
-
-    def _search_index(self) -> Index:
-        return self._planner.offer.index()
 
     async def run(
         self, text: str, *, files: Sequence[File] = (), limits: Limits | None = None, rerun_of: str = "",
@@ -478,11 +269,22 @@ class Runtime(ExecutionControl):
             is_durable=durable, stdin=stdin, seed=seed, clock=clock,
         )  # fmt: skip
         begun = self._begin(text, request)
-        return self._in_background(execution_id, begun) if background else await begun
+        return self.executions.begin_in_background(execution_id, begun) if background else await begun
+
+    async def resume(
+        self, execution_id: str, replies: Sequence[Reply] = (), *, decisions: Mapping[int, Decision] | None = None
+    ) -> Paused | Outcome:
+        """Go on with some or all of the open calls answered or decided; also after a restart of this process."""
+        for _ in range(_TRIES):
+            step = await self._resume(execution_id, replies, decisions or {})
+            if step is not None:
+                return step
+        raise EngineCrashed(f"the guest of execution {execution_id!r} was killed each time it went on; resume it again")
 
     async def _resume(
         self, execution_id: str, replies: Sequence[Reply], decisions: Mapping[int, Decision]
     ) -> Paused | Outcome | None:
+        """One try; `None`: the guest died with no call made since the pause, so that a replay is safe."""
         execution = await self._live.find(execution_id)
         if execution is None:
             plan = await self._planner.revival(execution_id)
@@ -510,6 +312,20 @@ class Runtime(ExecutionControl):
             if decisions or execution.calls.count > call_count or not execution.record.can_be_replayed:
                 raise
             return None
+
+    def map(self, programs: Programs, *, in_flight: int | None = None) -> AsyncGenerator[Mapped, None]:
+        """Run many programs, and yield each with its outcome as soon as it ends.
+
+        `programs` are texts, or `toolfold.batches.Item`s with what differs from one to the next; they are read only
+        as there is room, `in_flight` at a time: by default twice the cores that the engine has. Failures of programs
+        are outcomes. Failures of the engine are tried again where no call can happen twice, and then raised. Closing
+        the iterator ends all that still runs.
+        """
+        # Here, not at the top: most runtimes run no batch.
+        from toolfold.execution.batch import map_programs  # noqa: PLC0415
+
+        cores = self._engine.capabilities.cores or os.cpu_count() or 1
+        return map_programs(self, programs, in_flight=2 * cores if in_flight is None else in_flight)
 
     async def check(self, text: str, *, hidden: Collection[str] = (), tenant: str = "") -> Problem | None:
         """What the check says of a program, which is not run; `None` if it would begin."""

@@ -51,7 +51,7 @@ async def break_down() -> None:
     """The host of the program stops."""
     running = CURRENT.get()
     assert running is not None
-    running._runtime.suspend(running.execution_id)
+    running._runtime.executions.suspend(running.execution_id)
 
 
 async def call(mcp_server: McpServer, context: Context, params: Params) -> Any:

@@ -110,10 +110,10 @@ async def test_it_pauses_goes_on_and_is_found_again_by_its_id() -> None:
         execution.resume([Reply(call_id=1, value="one")])
         with pytest.raises(UsageError, match="is not paused; wait for it first"):
             execution.resume([Reply(call_id=1, value="one")])
-        found = await runtime.attach(execution.id)
+        found = await runtime.executions.attach(execution.id)
         second = await found.wait()
         outcome = await found.cancel()
-        ended = await runtime.attach(execution.id)
+        ended = await runtime.executions.attach(execution.id)
 
     assert isinstance(first, Paused)
     assert again is first
@@ -132,7 +132,7 @@ async def test_ids_that_are_nothing_to_attach_to_are_told_apart() -> None:
         said = []
         for execution_id in ("0" * 16, "", "../x", step.execution_id):
             with pytest.raises(UsageError) as caught:
-                await runtime.attach(execution_id)
+                await runtime.executions.attach(execution_id)
             said.append(str(caught.value).replace(step.execution_id, "ID"))
 
     assert said == [
@@ -184,7 +184,7 @@ async def test_much_output_comes_whole_and_in_order_to_a_slow_reader_and_one_tha
             place = part.place
             await asyncio.sleep(0)
         outcome = await execution.wait()
-        late = [part async for part in runtime.output(execution.id)]
+        late = [part async for part in runtime.executions.output(execution.id)]
         whole = (await runtime._ledger.load(execution.id)).outcome.stdout  # type: ignore[union-attr]
 
     assert "".join(slow) == whole == "".join(f"{n} {'x' * 40}\n" for n in range(40_000))
@@ -237,7 +237,7 @@ async def test_after_its_runtime_is_left_it_goes_on_elsewhere_from_its_record(tm
         await gate.entered.wait()
     gate.opened.set()
     async with Runtime([gate.tool()], ledger=path) as runtime:
-        found = await runtime.attach(execution.id)
+        found = await runtime.executions.attach(execution.id)
         texts = [part.text async for part in found.output()]
         outcome = await found.wait()
 
@@ -261,7 +261,7 @@ async def test_one_that_goes_on_elsewhere_while_its_process_lives_makes_each_cal
         execution = await first.start(program, background=True)
         await gate.entered.wait()
         gate.entered.clear()
-        found = await second.attach(execution.id)
+        found = await second.executions.attach(execution.id)
         await gate.entered.wait()
         gate.opened.set()
         outcome = await found.wait()
@@ -303,7 +303,7 @@ async def test_the_wall_clock_goes_on_where_it_stood_in_another_process(
         while not (ticks := await ticks_of(runtime, execution.id)):
             await asyncio.sleep(0.01)
     async with Runtime([gate.tool()], ledger=path) as runtime:
-        found = await runtime.attach(execution.id)
+        found = await runtime.executions.attach(execution.id)
         while len(again := await ticks_of(runtime, execution.id)) <= len(ticks) + 1:
             await asyncio.sleep(0.01)
         await found.cancel()

@@ -10,11 +10,14 @@ from toolfold.tools.tool import CallContext
 
 async def test_the_clock_stands_still_while_a_call_asks_a_person_and_goes_on_after_it() -> None:
     async def asks(_: Any, context: CallContext) -> None:
-        with runtime.standing_clock(context.execution_id), runtime.standing_clock(context.execution_id):
+        with (
+            runtime.executions.standing_clock(context.execution_id),
+            runtime.executions.standing_clock(context.execution_id),
+        ):
             await asyncio.sleep(1.5 * limits.wall_seconds)
 
     async def hangs(_: Any, context: CallContext) -> None:
-        with runtime.standing_clock(context.execution_id):
+        with runtime.executions.standing_clock(context.execution_id):
             pass
         await asyncio.Event().wait()
 

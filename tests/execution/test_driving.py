@@ -60,7 +60,7 @@ async def test_an_execution_that_nobody_answers_any_more_is_cancelled(failure: B
         with pytest.raises(type(failure)):
             await drive(runtime, step, answer)
 
-        assert runtime.executions == ()
+        assert runtime.executions.ids == ()
 
 
 async def test_an_outcome_needs_no_answer() -> None:

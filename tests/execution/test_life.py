@@ -44,7 +44,7 @@ async def test_an_id_that_is_in_use_here_is_refused_and_the_first_execution_keep
         await runtime.start("x = 41\nawait ask() + x", tools=[ASK], execution_id="chosen-by-me")
         with pytest.raises(UsageError, match="is already in the ledger; ids are used once"):
             await runtime.start("2", tools=[ASK], execution_id="chosen-by-me")
-        held = runtime.executions
+        held = runtime.executions.ids
         outcome = await runtime.resume("chosen-by-me", [Reply(call_id=1, value=1)])
 
     assert held == ("chosen-by-me",)

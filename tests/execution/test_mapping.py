@@ -102,7 +102,7 @@ async def test_closing_it_ends_all_that_runs(runtime: Runtime) -> None:
         first = await anext(outcomes)
 
     assert first.outcome.value == 1
-    assert runtime.executions == ()
+    assert runtime.executions.ids == ()
 
 
 async def test_a_reader_that_is_cancelled_ends_all_that_runs(runtime: Runtime) -> None:
@@ -118,7 +118,7 @@ async def test_a_reader_that_is_cancelled_ends_all_that_runs(runtime: Runtime) -
     with pytest.raises(asyncio.CancelledError):
         await task
 
-    assert runtime.executions == ()
+    assert runtime.executions.ids == ()
 
 
 async def test_what_the_source_raises_is_raised(runtime: Runtime) -> None:

@@ -34,7 +34,7 @@ async def _start(runtime: Runtime, text: str, tenant: str = "") -> Paused:
 
 async def _until_letting_go(runtime: Runtime, left: int) -> None:
     async with asyncio.timeout(60):
-        while len(runtime.executions) != left:
+        while len(runtime.executions.ids) != left:
             await asyncio.sleep(0.01)
 
 
@@ -66,7 +66,10 @@ async def test_a_large_guest_is_weighed_long_before_the_threads_of_a_small_one_a
         large = [await _start(runtime, HEAVY) for _ in range(4)]
         await _until_letting_go(runtime, 3)
 
-        assert (small.execution_id in runtime.executions, large[-1].execution_id in runtime.executions) == (True, True)
+        assert (small.execution_id in runtime.executions.ids, large[-1].execution_id in runtime.executions.ids) == (
+            True,
+            True,
+        )
 
 
 async def test_a_program_that_cannot_be_replayed_ends_where_its_tenant_holds_too_much() -> None:

@@ -21,7 +21,7 @@ async def talk(*lines: Any) -> tuple[list[Any], tuple[str, ...]]:
 
     async with Runtime([pay], policy=Policy(ask=["pay"])) as runtime:
         await LineInterface(runtime, read, lambda line: said.append(json.loads(line))).serve()
-        return said, runtime.executions
+        return said, runtime.executions.ids
 
 
 async def test_a_program_pauses_for_its_client_and_for_a_yes() -> None:

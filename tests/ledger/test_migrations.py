@@ -153,7 +153,7 @@ async def test_a_paused_program_of_the_format_before_is_resumed(name: str, unpac
     async with Runtime([save], ledger=ledger, engine="process") as runtime:
         resumed = await runtime.resume("b" * 16, [Reply(call_id=2, value="answer")])
         await runtime.call("save", {"key": 1})
-        uses = (await runtime.learned()).uses
+        uses = (await runtime.catalog.learning.lessons()).uses
     await ledger.close()
 
     assert (getattr(resumed, "stdout", ""), uses["save"]) == ("30 answer\n", 3)

@@ -140,7 +140,7 @@ async def test_a_paused_execution_that_is_let_go_frees_its_session(end: str, run
     paused = await runtime.start("await ask()", tools=[ASK], session="a")
     assert isinstance(paused, Paused)
 
-    await getattr(runtime, end)(paused.execution_id)
+    await getattr(runtime.executions, end)(paused.execution_id)
     outcome = await runtime.run("1", session="a")
 
     assert outcome.value == 1
@@ -284,10 +284,10 @@ async def test_an_execution_expires_with_what_it_printed_or_while_it_is_paused(r
     assert isinstance(step, Paused)
     going_on = asyncio.create_task(runtime.resume(step.execution_id, [Reply(call_id=1, value=1)]))
     await answered.wait()
-    await runtime.expire(step.execution_id)
+    await runtime.executions.expire(step.execution_id)
     outcome = await going_on
     paused = await runtime.start("await ask()", tools=[ASK])
-    await runtime.expire(paused.execution_id)
+    await runtime.executions.expire(paused.execution_id)
 
     assert isinstance(outcome, Outcome)
     assert (outcome.status, outcome.stdout) == ("timeout", "1\n")

@@ -111,7 +111,7 @@ async def test_programs_search_with_the_embedder_of_their_runtime() -> None:
     program = "[one['name'] for one in await search_tools('is an umbrella needed')]"
     async with Runtime([current_weather, send_mail], embedder=Topics()) as runtime:
         outcome = await runtime.run(program)
-        found = [one["name"] for one in runtime.search("is an umbrella needed")]
+        found = [one["name"] for one in runtime.catalog.search("is an umbrella needed")]
 
     assert (outcome.value, found) == (["current_weather"], ["current_weather"])
 

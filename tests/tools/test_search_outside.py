@@ -39,7 +39,7 @@ async def test_tools_of_the_caller_are_found_where_there_are_no_others() -> None
     assert outcome.value == [["get_forecast"], []]
     assert none.problem is not None
     assert none.problem.message == "NameError: name 'search_tools' is not defined"
-    assert (runtime.tools, runtime.direct_tools) == ((), ())
+    assert (runtime.tools, runtime.catalog.direct) == ((), ())
 
 
 async def test_a_tool_of_the_caller_with_that_name_is_the_callers() -> None:

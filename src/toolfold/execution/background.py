@@ -24,13 +24,25 @@ if TYPE_CHECKING:
     from toolfold.models import Call
 
 
-class Control(Protocol):
-    """The part of `Runtime` that acts on executions by id."""
+class Resume(Protocol):
+    """`Runtime.resume`."""
 
-    async def resume(
+    async def __call__(
         self, execution_id: str, replies: Sequence[Reply] = (), *, decisions: Mapping[int, Decision] | None = None
     ) -> Paused | Outcome: ...
+
+
+class Cancel(Protocol):
+    """The part of `Runtime.executions` that the loop around pauses uses."""
+
     async def cancel(self, execution_id: str) -> Outcome | None: ...
+
+
+class Control(Cancel, Protocol):
+    """The part of `Runtime.executions` that a background execution uses."""
+
+    @property
+    def resume(self) -> Resume: ...
     def suspend(self, execution_id: str) -> None: ...
     def open_calls(self, execution_id: str) -> tuple[Call, ...]: ...
     def output(self, execution_id: str, place: Place = ...) -> AsyncIterator[Part]: ...
@@ -38,7 +50,7 @@ class Control(Protocol):
 
 
 class BackgroundExecution:
-    """One execution, as whoever started it holds it. `Runtime.attach` finds it again by its id."""
+    """One execution, as whoever started it holds it. `runtime.executions.attach` finds it again by its id."""
 
     # Any: what a coroutine yields and is sent is asyncio's business.
     def __init__(
@@ -136,10 +148,10 @@ Answer: TypeAlias = Callable[[Paused], Awaitable[Answers | None]]
 class Resumable(Protocol):
     """The part of `Runtime` that the loop uses."""
 
-    async def resume(
-        self, execution_id: str, replies: Sequence[Reply] = (), *, decisions: Mapping[int, Decision] | None = None
-    ) -> Paused | Outcome: ...
-    async def cancel(self, execution_id: str) -> Outcome | None: ...
+    @property
+    def resume(self) -> Resume: ...
+    @property
+    def executions(self) -> Cancel: ...
 
 
 async def drive(runtime: Resumable, step: Paused | Outcome, answer: Answer) -> Paused | Outcome:
@@ -152,7 +164,7 @@ async def drive(runtime: Resumable, step: Paused | Outcome, answer: Answer) -> P
         try:
             answers = await answer(step)
         except BaseException:
-            await runtime.cancel(step.execution_id)
+            await runtime.executions.cancel(step.execution_id)
             raise
         if answers is None or not (answers.replies or answers.decisions):
             return step

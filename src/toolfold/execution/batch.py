@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
 from toolfold.errors import EngineCrashed, EngineError, EngineUnavailable, UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Sequence
+    from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 
     from toolfold.models import File, Limits, Outcome, ToolSpec
 
@@ -72,8 +72,8 @@ class Mappable(Protocol):
 
     @property
     def tools(self) -> tuple[ToolSpec, ...]: ...
-    # Any: the keywords of `Runtime.run`.
-    async def run(self, text: str, **options: Any) -> Outcome: ...
+    @property
+    def run(self) -> Callable[..., Awaitable[Outcome]]: ...
 
 
 async def map_programs(runtime: Mappable, programs: Programs, *, in_flight: int) -> AsyncGenerator[Mapped, None]:

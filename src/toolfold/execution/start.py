@@ -22,7 +22,7 @@ from toolfold.tools.catalog import Catalog
 from toolfold.tools.names import avoid_reserved_names
 from toolfold.tools.remote import shipment
 from toolfold.tools.router import Router
-from toolfold.tools.search import SEARCH_SPEC, Index, search_tool
+from toolfold.tools.search import SEARCH_SPEC, Index, describe, search_tool
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Collection, Iterable, Sequence
@@ -31,8 +31,10 @@ if TYPE_CHECKING:
     from toolfold.execution.request import RunRequest, Services
     from toolfold.models import Limits, StartRecord, ToolSpec
     from toolfold.sessions import Session, Sessions
+    from toolfold.tools.learning import Learning
     from toolfold.tools.policy import Policy
     from toolfold.tools.router import Wrapper
+    from toolfold.tools.search import Detail
     from toolfold.tools.tool import Tool
 
 
@@ -43,7 +45,7 @@ if TYPE_CHECKING:
 
 
 class RuntimeTools:
-    """Tools with their checker, router and search.
+    """Tools with their checker, router and search, and what calls have shown of them.
 
     Args:
         router: Serves them instead of one that is made here.
@@ -53,8 +55,10 @@ class RuntimeTools:
     """
 
     def __init__(
-        self, tools: Iterable[Tool], policy: Policy, steps: Sequence[Wrapper], *, router: Router | None = None
-    ) -> None:
+        self, tools: Iterable[Tool], policy: Policy, steps: Sequence[Wrapper], learning: Learning, *,
+        router: Router | None = None,
+    ) -> None:  # fmt: skip
+        self.learning = learning
         catalog = Catalog(tools)
         self._has_tools = len(catalog) > 0
         if catalog.get(SEARCH_SPEC.name) is None:
@@ -81,6 +85,10 @@ class RuntimeTools:
         if self._index is None:
             self._index = Index([spec for spec in self.specs if spec.name != SEARCH_SPEC.name])
         return self._index
+
+    def search(self, query: str, *, limit: int = 8, detail: Detail = "signature") -> list[dict[str, Any]]:
+        """Tools by what they do, best first; programs have the same as `search_tools`."""
+        return [describe(hit.spec, detail) for hit in self.learning.index_now(self.index()).search(query, limit)]
 
     def granted(self, outside: Sequence[ToolSpec], hidden: Collection[str]) -> tuple[ToolSpec, ...]:
         """Own tools and the caller's; among the latter alone there is also something to search."""

@@ -179,7 +179,7 @@ class BridgedRuntime(Runtime):
     # Any: as in the runtime.
     async def resume(self, execution_id: str, *args: Any, **options: Any) -> Paused | Outcome:
         """As in the runtime; one that began in another process may need any server."""
-        if execution_id not in self.executions:
+        if execution_id not in self.executions.ids:
             await self._bridge.settled(timeout_seconds=CONNECT_SECONDS)
         return await super().resume(execution_id, *args, **options)
 
@@ -246,7 +246,8 @@ class BridgedRuntime(Runtime):
             hits: Any = await search(arguments, context)
             return list(hits)
 
-        return replace(search_tool(self._search_index), call_within=call_within)
+        # The catalog is replaced as a whole, and not there yet at first.
+        return replace(search_tool(lambda: self.catalog.index()), call_within=call_within)  # noqa: PLW0108
 
 
 def is_granted(tool: Tool) -> bool:

@@ -252,6 +252,11 @@ class Learning:
 
     # what is told
 
+    async def lessons(self, tenant: str = "") -> ToolLessons:
+        """What calls have shown of the tools so far, here and in earlier processes: shapes of replies, and uses."""
+        await self.read(tenant)
+        return self.snapshot(tenant)
+
     def snapshot(self, tenant: str = "") -> ToolLessons:
         """What is known now; it does not change when more is learned."""
         self._look()

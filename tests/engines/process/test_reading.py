@@ -139,9 +139,9 @@ async def test_a_guest_that_is_quick_is_not_taken_for_one_that_still_works(patie
 async def test_a_cancel_while_the_guest_is_being_made_ends_the_program() -> None:
     async with Runtime(engine="process") as runtime:
         running = asyncio.create_task(runtime.start("import pandas\nwhile True:\n    pass", execution_id="first"))
-        while "first" not in runtime.executions:
+        while "first" not in runtime.executions.ids:
             await asyncio.sleep(0)
-        await runtime.cancel("first")
+        await runtime.executions.cancel("first")
         outcome = await running
 
     assert isinstance(outcome, Outcome)

@@ -170,7 +170,7 @@ async def test_a_program_that_is_cancelled_while_its_node_is_lost_is_cancelled(
     await tools.began.wait()
     for node in nodes.nodes:
         await node.kill()
-    await runtime.cancel("one")
+    await runtime.executions.cancel("one")
 
     assert (await running).status == "cancelled"
 
@@ -246,7 +246,9 @@ async def test_the_engine_says_what_its_nodes_have(runtime: Runtime) -> None:
 
 async def test_each_node_says_what_it_has_begun_and_lost(runtime: Runtime, nodes: LocalNodes, tools: Tools) -> None:
     async def figures() -> dict[str, tuple[int, int, int]]:
-        return {one.address: (one.programs, one.started, one.moved) for one in (await runtime.guests()).nodes}
+        return {
+            one.address: (one.programs, one.started, one.moved) for one in (await runtime.executions.guests()).nodes
+        }
 
     running = asyncio.create_task(runtime.run("await hold(n=1)"))
     await tools.began.wait()

@@ -123,7 +123,7 @@ async def runtime() -> AsyncIterator[Runtime]:
 def at_the_runtime(runtime: Runtime, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Tools of the calls that the runtime's own router serves."""
     served: list[str] = []
-    router = runtime.router
+    router = runtime.catalog.router
     serve = router.serve
 
     async def noted(call: Call, **options: Any) -> Any:

@@ -46,9 +46,9 @@ async def test_a_program_whose_guest_had_to_make_room_still_ends_at_its_deadline
             execution_id, first = await executions.begin(CallbackRequest(code="tools.x()", timeout_seconds=seconds))
             if first.calls:
                 break
-        await runtime.release(execution_id)
+        await runtime.executions.release(execution_id)
         end = await executions.resume(execution_id, [])
-        found = await runtime.recorded(execution_id)
+        found = await runtime.executions.recorded(execution_id)
 
     assert json.loads(end.final or "")["error"]["type"] == "TimeoutError"
     assert found is not None

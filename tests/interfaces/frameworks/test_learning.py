@@ -53,12 +53,14 @@ async def test_a_description_stays_as_it_was_and_the_next_one_has_what_was_seen(
         first = made(runtime)
         before = signature(first())
         await runtime.run(CALLS)
-        await runtime.learned()  # what earlier processes saw is read in a thread, and may not be here yet
+        await (
+            runtime.catalog.learning.lessons()
+        )  # what earlier processes saw is read in a thread, and may not be here yet
         told = (before, signature(first()), signature(made(runtime)()))
     await ledger.close()
     ledger = SqliteLedger(path)
     async with Runtime([TOOL], ledger=ledger) as runtime:
-        await runtime.learned()
+        await runtime.catalog.learning.lessons()
         later = signature(made(runtime)())
     await ledger.close()
 

@@ -159,7 +159,7 @@ async def test_whoever_stops_reading_ends_everything() -> None:
         async with aclosing(roll_out(runtime, tasks, policy, turns=1, seed=1, in_flight=3)) as episodes:
             first = await anext(episodes)
             await started.wait()
-        left = runtime.executions
+        left = runtime.executions.ids
 
     assert (first.environment, left, store.ages()) == (0, (), {})
     assert ended >= 1

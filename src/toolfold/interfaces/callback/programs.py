@@ -149,7 +149,7 @@ class CallbackExecutions:
         program = self._programs.pop(execution_id, None)
         if program is not None:
             program.stop_timer()
-            await self._runtime.cancel(execution_id)
+            await self._runtime.executions.cancel(execution_id)
 
     # replies
 
@@ -166,7 +166,7 @@ class CallbackExecutions:
         try:
             return await self._result(program, await step)
         except ToolfoldError as error:
-            await self._runtime.cancel(program.execution_id)
+            await self._runtime.executions.cancel(program.execution_id)
             return self._settle(
                 program, error_json(error, with_seconds(program.frame, program.began), list(program.calls.values()))
             )
@@ -188,16 +188,18 @@ class CallbackExecutions:
         """End it: its time is over, whether the program or its parent is at work."""
         program.is_late = True
         if program.is_running:
-            await self._runtime.cancel(program.execution_id)  # the outcome comes to whoever waits for this step
+            await self._runtime.executions.cancel(
+                program.execution_id
+            )  # the outcome comes to whoever waits for this step
         else:
             await self._end_paused(program)
             asyncio.get_running_loop().call_later(UNREAD_SECONDS, self._programs.pop, program.execution_id, None)
 
     async def _end_paused(self, program: _Program) -> ResumeResult:
         """End a program that is paused."""
-        outcome = await self._runtime.cancel(program.execution_id)
+        outcome = await self._runtime.executions.cancel(program.execution_id)
         if outcome is None:  # its guest had to make room for others, and only its record is left
-            await self._runtime.end_recorded(program.execution_id)
+            await self._runtime.executions.end_recorded(program.execution_id)
         return self._finish(program, outcome or Outcome(execution_id=program.execution_id, status="cancelled"))
 
     def _finish(self, program: _Program, outcome: Outcome) -> ResumeResult:

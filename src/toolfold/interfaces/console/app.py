@@ -230,9 +230,9 @@ class Actions:
         history = require_visible(viewer, await self._ledger.load(execution_id), execution_id)
         if history.state == "ended":
             raise Refusal(409, f"execution {execution_id!r} has ended")
-        if execution_id in self._runtime.executions:
-            await self._runtime.cancel(execution_id)
-        elif not await self._runtime.end_recorded(execution_id):
+        if execution_id in self._runtime.executions.ids:
+            await self._runtime.executions.cancel(execution_id)
+        elif not await self._runtime.executions.end_recorded(execution_id):
             raise Refusal(409, f"execution {execution_id!r} is running on a replica; cancel it there")
         return json_response(202, {"status": "cancelled"})
 

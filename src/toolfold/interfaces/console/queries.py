@@ -179,7 +179,7 @@ class QueryRoutes:
         hidden = hidden_tools(self._runtime, viewer)
         specs = {spec.name: spec for spec in self._runtime.tools if spec.name not in hidden}
         if q.strip():
-            hits = self._runtime.search(q[:400], limit=50, detail="name")
+            hits = self._runtime.catalog.search(q[:400], limit=50, detail="name")
             specs = {hit["name"]: specs[hit["name"]] for hit in hits if hit["name"] in specs}
         tool_bodies = [
             json_shapes.of_tool(spec, by_tool.get(spec.name, ()), hidden=self._is_hidden) for spec in specs.values()

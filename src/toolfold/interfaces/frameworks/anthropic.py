@@ -92,7 +92,9 @@ def anthropic_tool(
         UsageError: a definition is wrong, or has the name of one of the runtime's tools.
     """
     definitions = [as_item(definition, "a tool definition") for definition in tools]
-    specs = read_tools(definitions, used_names=frozenset(spec.name for spec in (*runtime.tools, *runtime.direct_tools)))
+    specs = read_tools(
+        definitions, used_names=frozenset(spec.name for spec in (*runtime.tools, *runtime.catalog.direct))
+    )
     outside = [spec for spec in specs.values() if spec.allowed_callers != "direct"]
     entry = Entry(
         runtime=runtime, name=name, session=session, limits=limits, with_both=with_both, outside=tuple(outside),

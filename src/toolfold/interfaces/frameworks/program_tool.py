@@ -206,7 +206,7 @@ class Entry:
         specs = [spec for spec in (*self.runtime.tools, *self.outside) if spec.source != "toolfold"]
         has_both = any(spec.allowed_callers == "both" for spec in (*self.direct_tools().values(), *self.outside))
         if not self._snapshots:
-            self._snapshots.append(self.runtime.learned_now())
+            self._snapshots.append(self.runtime.catalog.learning.snapshot())
         text = tools_text(specs, budget_characters=SIGNATURE_BUDGET_CHARACTERS, snapshot=self._snapshots[0])
         rules_text = rules(keeps_names=bool(self.session), has_both=has_both)
         return "\n\n".join(part for part in (rules_text, text, self.files.text()) if part)
@@ -218,7 +218,7 @@ class Entry:
     def direct_tools(self) -> dict[str, ToolSpec]:
         """What the model may also call itself, by a name that every provider takes."""
         kinds = ("direct", "both") if self.with_both else ("direct",)
-        specs = [spec for spec in self.runtime.direct_tools if spec.source != "toolfold"]
+        specs = [spec for spec in self.runtime.catalog.direct if spec.source != "toolfold"]
         return {_wire_name(spec): spec for spec in specs if spec.allowed_callers in kinds}
 
     async def run(self, text: str) -> Outcome:

@@ -348,7 +348,7 @@ class _HttpInterface:
         if not self.settings.preload_data:
             return
         try:
-            await self._runtime.preload("data")
+            await self._runtime.executions.preload("data")
         except ToolfoldError as error:
             _log.warning("the data libraries are not preloaded: %s", error)
 
@@ -371,7 +371,7 @@ class _HttpInterface:
     async def metrics(self, request: Request) -> Response:
         """Counts for Prometheus."""
         await self._tenant(request)
-        guests = await self._runtime.guests()
+        guests = await self._runtime.executions.guests()
         text = self._metrics.render(
             guests.nodes, paused=self.gate.paused_now, guests=guests.count, guest_memory_bytes=guests.memory_bytes
         )

@@ -140,7 +140,7 @@ class AsyncExecutions:
         self, execution_id: str, received: ForwardedRequest
     ) -> ApiResponse | ForwardedResponse | RecordedExecution:
         """The answer of the record, or of the replica that holds it; else what there is to go on with."""
-        recorded = await self._runtime.recorded(execution_id)
+        recorded = await self._runtime.executions.recorded(execution_id)
         # Another tenant's is as unknown as one that never was.
         if recorded is not None and recorded.start_record.tenant != received.tenant:
             raise _unknown_execution(execution_id)
@@ -174,7 +174,7 @@ class AsyncExecutions:
             result = await self._find_elsewhere(execution_id, received)
             if isinstance(result, ForwardedResponse):
                 return self._responses.respond(request, result)
-        if execution_id in self._runtime.executions:
+        if execution_id in self._runtime.executions.ids:
             await self._executions.cancel(received.tenant, execution_id=execution_id)
         elif execution is None:
             await self._executions.cancel(received.tenant, execution_id=execution_id, request=received)
@@ -188,12 +188,12 @@ class AsyncExecutions:
         execution = self._async_executions.get(execution_id)
         if not _ID.fullmatch(execution_id) or (execution is not None and execution.tenant != tenant):
             raise _unknown_execution(execution_id)
-        if execution is not None and execution.is_paused and execution_id not in self._runtime.executions:
+        if execution is not None and execution.is_paused and execution_id not in self._runtime.executions.ids:
             return None  # it has been ended, or is elsewhere: its record knows
         return execution
 
     async def _recorded(self, execution_id: str, tenant: str) -> RecordedExecution:
-        recorded = await self._runtime.recorded(execution_id)
+        recorded = await self._runtime.executions.recorded(execution_id)
         # Another tenant's is as unknown as one that never was.
         if recorded is None or recorded.start_record.tenant != tenant:
             raise _unknown_execution(execution_id)
@@ -240,7 +240,7 @@ class AsyncExecutions:
         self, execution_id: str, place: Place, execution: _AsyncExecution | None, recorded: RecordedExecution | None
     ) -> AsyncIterator[bytes]:
         while execution is not None:
-            async for part in self._runtime.output(execution_id, place):
+            async for part in self._runtime.executions.output(execution_id, place):
                 place = part.place
                 yield _event(part)
             if execution.answer.done():
@@ -252,7 +252,7 @@ class AsyncExecutions:
                 place = part.place
                 yield _event(part)
             recorded = None
-        recorded = recorded or await self._runtime.recorded(execution_id)
+        recorded = recorded or await self._runtime.executions.recorded(execution_id)
         outcome = recorded.outcome if recorded is not None else None
         if outcome is not None:
             for stream, text, at in (

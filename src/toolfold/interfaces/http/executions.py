@@ -128,7 +128,7 @@ class ApiExecutions:
         if start.execution_id:
             return retryable_refusal(error)
         with suppress(LedgerFailed):
-            await self._runtime.end_recorded(execution.execution_id)  # nobody has a token for it
+            await self._runtime.executions.end_recorded(execution.execution_id)  # nobody has a token for it
         called = error.started if isinstance(error, ToolfoldError) else ()
         return interruption_refusal(error, started=not {spec.name for spec in start.tools}.issuperset(called))
 
@@ -165,7 +165,7 @@ class ApiExecutions:
         """
 
         async def attempt() -> ApiResponse | None:
-            recorded = await self._runtime.recorded(execution_id)
+            recorded = await self._runtime.executions.recorded(execution_id)
             if recorded is None:
                 raise Refusal(400, EXPIRED)
             if recorded.outcome is not None:
@@ -243,8 +243,8 @@ class ApiExecutions:
             execution_id = of_token.execution_id
         for _ in range(_TRIES):
             execution = self._registry.requests.find(tenant, request_id) or self._registry.get(execution_id)
-            if execution is None and execution_id in self._runtime.executions:
-                await self._runtime.cancel(execution_id)  # in its first step: whoever waits for that is told
+            if execution is None and execution_id in self._runtime.executions.ids:
+                await self._runtime.executions.cancel(execution_id)  # in its first step: whoever waits for that is told
                 return
             if execution is None or not (execution.is_known or execution.task):
                 await self._cancel_elsewhere(execution.execution_id if execution is not None else execution_id, request)
@@ -262,7 +262,7 @@ class ApiExecutions:
         if execution.is_paused:
             self._registry.end(execution, "cancelled")
         if execution.state != "starting":
-            await self._runtime.cancel(execution.execution_id)
+            await self._runtime.executions.cancel(execution.execution_id)
         elif execution.task is not None:
             execution.task.cancel()
         else:
@@ -275,7 +275,7 @@ class ApiExecutions:
             elif await self._peers.forward(execution_id, request) is not None:
                 return
         if execution_id:
-            await self._runtime.end_recorded(execution_id)
+            await self._runtime.executions.end_recorded(execution_id)
 
     # the server
 
@@ -283,7 +283,7 @@ class ApiExecutions:
         """Another replica has this execution: end its guest here."""
         execution = self._registry.get(execution_id)
         if execution is None or execution.lock.locked():
-            await self._runtime.abandon(execution_id)  # the request that waits for it gets `Fenced`
+            await self._runtime.executions.abandon(execution_id)  # the request that waits for it gets `Fenced`
         else:
             await self._registry.lose(execution)
 

@@ -166,10 +166,10 @@ def recorded_response(outcome: Outcome, session: str) -> ApiResponse:
 
 async def expired_response(runtime: Runtime, token: Token, now: float) -> ApiResponse:
     """The answer to a continuation that comes too late, with the output of a program that was paused until then."""
-    recorded = await runtime.recorded(token.execution_id)
+    recorded = await runtime.executions.recorded(token.execution_id)
     outcome = recorded.outcome if recorded is not None else None
     if recorded is not None and outcome is None and recorded.start_record.expires_at <= now:
-        await runtime.end_recorded(token.execution_id, "timeout")  # nobody else will
+        await runtime.executions.end_recorded(token.execution_id, "timeout")  # nobody else will
     if outcome is None or outcome.status != "timeout":
         return render.stopped_response(EXPIRED, None, session="")
     return render.stopped_response(EXPIRED, outcome, session=token.session)

@@ -113,7 +113,7 @@ class ExecutionRegistry:
 
     async def _end_by_deadline(self, execution_id: str) -> None:
         with suppress(Fenced):  # another process has it, with the same deadline
-            await self._runtime.expire(execution_id)
+            await self._runtime.executions.expire(execution_id)
 
     # other processes
 
@@ -124,7 +124,7 @@ class ExecutionRegistry:
         execution.stop_timer()
         self.move(execution, "lose")
         self.leave_session(execution)
-        await self._runtime.abandon(execution.execution_id)
+        await self._runtime.executions.abandon(execution.execution_id)
 
     async def drain(self) -> None:
         """Hand over all executions that are paused, and from now on those that pause."""

@@ -220,7 +220,7 @@ class Replicas:
         reap_at = time.monotonic()
         while True:
             try:
-                lost_ids = await self._leases.beat(runtime.executions)
+                lost_ids = await self._leases.beat(runtime.executions.ids)
                 self._has_ledger = True
                 for execution_id in lost_ids:
                     _log.warning("execution %s was taken over by another replica", execution_id)
@@ -244,7 +244,7 @@ class Replicas:
         """
         orphan_ids = await self._leases.find_abandoned(self._longest_seconds + self._seconds)
         for execution_id in orphan_ids[:_REAPED_AT_ONCE]:
-            await runtime.end_recorded(execution_id, "timeout")
+            await runtime.executions.end_recorded(execution_id, "timeout")
         return len(orphan_ids) > _REAPED_AT_ONCE
 
     @property

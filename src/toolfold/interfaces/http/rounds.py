@@ -88,7 +88,7 @@ class StepRunner:
             )  # before `leave_session`: the session's turn belongs to the other process
             raise
         except UsageError as error:
-            if start.execution_id and await self._runtime.recorded(execution.execution_id) is not None:
+            if start.execution_id and await self._runtime.executions.recorded(execution.execution_id) is not None:
                 self._registry.move(execution, "lose")
                 raise ExecutionMoved from error
             raise
@@ -130,7 +130,7 @@ class StepRunner:
                 # The client may send the same continuation again; the ledger does not write it twice.
                 execution.replies -= reply_count
                 self._registry.move(execution, "pause")
-                if execution.execution_id not in self._runtime.executions:
+                if execution.execution_id not in self._runtime.executions.ids:
                     await self._registry.lose(execution)  # it was cut off, and only the ledger knows how far it came
                 raise
             except Fenced:
@@ -158,7 +158,7 @@ class StepRunner:
             self._registry.move(execution, "lose")
             raise
         except UsageError as error:
-            recorded = await self._runtime.recorded(execution.execution_id)
+            recorded = await self._runtime.executions.recorded(execution.execution_id)
             if recorded is not None and recorded.has_ended:
                 raise ExecutionMoved from error
             raise
@@ -173,7 +173,7 @@ class StepRunner:
         """Stop what runs, and begin nothing more; other processes can continue from the ledger."""
         self._is_stopping = True
         for execution in self._running:
-            self._runtime.suspend(execution.execution_id)
+            self._runtime.executions.suspend(execution.execution_id)
 
     async def _step(
         self, execution: ApiExecution, work: Coroutine[Any, Any, Paused | Outcome]
@@ -190,7 +190,7 @@ class StepRunner:
             return None if task.cancelled() else task.result()
         except asyncio.CancelledError:
             # The server is shutting down and will not wait. Other processes can continue from the ledger.
-            self._runtime.suspend(execution.execution_id)
+            self._runtime.executions.suspend(execution.execution_id)
             await asyncio.wait([task], timeout=GRACE_SECONDS)
             task.cancel()
             await asyncio.wait([task])
@@ -257,7 +257,10 @@ class Rounds:
         execution.round += 1
         if execution.round > self._max_rounds:
             self._registry.end(execution, "rounds")
-            text, outcome = too_many_rounds(self._max_rounds), await self._runtime.cancel(execution.execution_id)
+            text, outcome = (
+                too_many_rounds(self._max_rounds),
+                await self._runtime.executions.cancel(execution.execution_id),
+            )
             return render.stopped_response(text, outcome, session=execution.session)
         self._metrics.add("rounds")
         execution.open_calls = frozenset(call.id for call in step.calls)
@@ -272,7 +275,7 @@ class Rounds:
     async def cancelled(self, execution: ApiExecution) -> ApiResponse:
         """The answer to whoever waited for an execution that was cancelled."""
         self._registry.end(execution, "cancelled")
-        await self._runtime.cancel(execution.execution_id)
+        await self._runtime.executions.cancel(execution.execution_id)
         return render.error_response(CANCELLED, status=400, session=execution.session)
 
     # continuations
@@ -331,7 +334,7 @@ class Rounds:
 
     async def _check_end(self, execution: ApiExecution) -> None:
         """Refuse to tell of an end that is not on record yet: the next process would go on with the pause."""
-        recorded = await self._runtime.recorded(execution.execution_id)
+        recorded = await self._runtime.executions.recorded(execution.execution_id)
         if recorded is not None and not recorded.has_ended:
             raise LedgerFailed("the end of the execution is not on record yet; send the same request again")
 
@@ -341,7 +344,7 @@ class Rounds:
                 raise Refusal(400, EXPIRED)  # only this token has expired; the execution has a newer one
             self._registry.expire(execution)  # its timer is late
         await self._registry.wait_for_end(token.execution_id)
-        if token.execution_id in self._runtime.executions:
+        if token.execution_id in self._runtime.executions.ids:
             raise Refusal(400, EXPIRED)  # it still runs, and whoever resumed it gets the outcome
         return await expired_response(self._runtime, token, self._clock())
 
@@ -349,7 +352,7 @@ class Rounds:
 
     async def answer_repeated_start(self, start: StartRequest) -> ApiResponse | None:
         """The answer to a start that was taken before, by its fixed id; `None` if none is on record."""
-        recorded = await self._runtime.recorded(start.execution_id)
+        recorded = await self._runtime.executions.recorded(start.execution_id)
         if recorded is None:
             return None
         token = self._first_token(start, recorded)
@@ -415,7 +418,7 @@ class Rounds:
     async def _read_record(self, execution: ApiExecution, continuation: Continuation) -> ApiResponse | None:
         """Bring back an execution that another process paused; the answer, if that one took this continuation."""
         token = continuation.token
-        recorded = await self._runtime.recorded(token.execution_id)
+        recorded = await self._runtime.executions.recorded(token.execution_id)
         if recorded is None:
             raise Refusal(400, EXPIRED)
         status = continuation_status(continuation, recorded)
@@ -450,5 +453,5 @@ class Rounds:
         if token.seconds_left is None:
             return step
         remaining_seconds = token.seconds_left if status == "new" else min(token.seconds_left, step.seconds_left)
-        self._runtime.put_clock_back(token.execution_id, remaining_seconds)
+        self._runtime.executions.put_clock_back(token.execution_id, remaining_seconds)
         return replace(step, seconds_left=remaining_seconds)

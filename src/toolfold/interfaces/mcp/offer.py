@@ -321,7 +321,7 @@ class Offer:
     async def search(self, query: str, detail: Detail) -> str:
         """Tools that fit, as text for a model; waits for servers that are connecting, for a while."""
         await self.wait_for(self._connecting(), SEARCH_WAIT_SECONDS)
-        index = await self._runtime.learned_index(self._index)
+        index = await self._runtime.catalog.learning.index(self._index)
         hits, missing = await index.search_aside(query), self._missing()
         left_out = "".join(f"\n\n{line}" for line in self._left_out_lines())
         if not hits:
@@ -329,7 +329,7 @@ class Offer:
         # As they are declared: what was learned of them is marked.
         declared = {spec.name: spec for spec in self._specs}
         specs = [declared.get(hit.spec.name, hit.spec) for hit in hits]
-        text = _format_specs(specs, detail, (await self._runtime.learned()).schemas(specs))
+        text = _format_specs(specs, detail, (await self._runtime.catalog.learning.lessons()).schemas(specs))
         if self.describing.is_contract and detail != "name":  # else the description has it
             text = f"{HEADER}\n{text}"
         return (f"{text}\n\n{missing}; its tools are not among these" if missing else text) + left_out

@@ -150,7 +150,7 @@ class McpProgram:
 
     async def ask_within_a_call(self, params: types.ElicitRequestParams) -> types.ElicitResult:
         """Ask for a bridged server in the middle of a call; the program's clock stops meanwhile."""
-        with self._runtime.standing_clock(self.execution_id):
+        with self._runtime.executions.standing_clock(self.execution_id):
             return await self.ask(params)
 
     def note(self, message: str) -> None:
@@ -210,7 +210,7 @@ class McpProgram:
     @property
     def open_calls(self) -> tuple[Call, ...]:
         """Those that have no reply yet."""
-        return self._runtime.open_calls(self.execution_id)
+        return self._runtime.executions.open_calls(self.execution_id)
 
     def printed(self) -> str:
         """What it has printed since this was last asked for, cut in the middle if that is too much."""
@@ -246,7 +246,7 @@ class McpProgram:
 
     async def stop(self) -> Outcome:
         """End the program, with an outcome that has what it printed; the one that it had, if it has ended."""
-        ended = None if self.is_done else await self._runtime.cancel(self.execution_id)
+        ended = None if self.is_done else await self._runtime.executions.cancel(self.execution_id)
         if ended is None:  # it runs, and its task gets the outcome; or it has not begun
             await asyncio.wait([self._task], timeout=_STOP_SECONDS)
         if ended is None and self._task.done() and not self._task.cancelled():
@@ -263,9 +263,9 @@ class McpProgram:
 
     async def release(self) -> None:
         """End its guest and leave its record open: this process stops, and another goes on with the program."""
-        self._runtime.suspend(self.execution_id)
-        await self._runtime.release(self.execution_id)  # where it waits for an answer
-        if self.execution_id in self._runtime.executions:
+        self._runtime.executions.suspend(self.execution_id)
+        await self._runtime.executions.release(self.execution_id)  # where it waits for an answer
+        if self.execution_id in self._runtime.executions.ids:
             await asyncio.wait([self._task], timeout=_STOP_SECONDS)
         await self.cancel()
         if not self._task.cancelled():
@@ -372,11 +372,11 @@ class PrintedOutput:
 
     def listen(self) -> None:
         """From here on, once the program has begun; what was printed before is not lost."""
-        if self._listening is None and self._id in self._runtime.executions:
+        if self._listening is None and self._id in self._runtime.executions.ids:
             self._listening = asyncio.create_task(self._read())
 
     async def _read(self) -> None:
-        async for part in self._runtime.output(self._id):
+        async for part in self._runtime.executions.output(self._id):
             if part.stream != "stdout":
                 continue
             self._parts.append(part.text)

@@ -280,7 +280,7 @@ class McpServer:
 
     async def _revive(self, context: Context, execution_id: str) -> McpProgram | Outcome:
         """A program whose process is gone: its outcome, or the program itself, which goes on here."""
-        recorded = await self._runtime.recorded(execution_id)
+        recorded = await self._runtime.executions.recorded(execution_id)
         if recorded is None:
             raise unknown_program(execution_id)
         if recorded.outcome is not None:

@@ -64,7 +64,7 @@ def create_mcp_server(
         describing=DescriptionWriter(
             is_contract=config.mcp.description == "contract",
             max_characters=config.mcp.max_characters,
-            history=runtime.learned,
+            history=runtime.catalog.learning.lessons,
             files=files,
         ),
     )

@@ -193,7 +193,7 @@ class ProgrammaticToolExecutor:
             self._loop_runtimes[loop] = LoopRuntime(Runtime(limits=self._limits, policy=self._policy, **self._options))
         runtime = await self._loop_runtimes[loop].open()
         self._refresh()
-        if runtime.router is not self._routes.router:
+        if runtime.catalog.router is not self._routes.router:
             # With one router, direct calls share breakers and idempotency keys with programs.
             runtime.replace_tools(self._routes.tools, router=self._routes.router)
         return runtime

@@ -203,7 +203,7 @@ class CodeModeToolset(WrapperToolset[AgentDepsT]):
         nested = NestedCalls(
             manager=_manager(ctx, toolset, tools),
             outer_id=ctx.tool_call_id or "",
-            stop=runtime.cancel,
+            stop=runtime.executions.cancel,
             search_note_key=NOTE,
         )
         nested.enter()
@@ -248,7 +248,7 @@ class CodeModeToolset(WrapperToolset[AgentDepsT]):
             return nested, await self._drive(runtime, nested, ctx, code, key, execution_id)
         if program is None:
             work = asyncio.create_task(self._drive(runtime, nested, ctx, code, key, execution_id))
-            program = LongProgram(nested, work, partial(runtime.suspend, execution_id))
+            program = LongProgram(nested, work, partial(runtime.executions.suspend, execution_id))
         has_yielded = self.home.long_programs.get(execution_id) is not None
         try:
             await asyncio.wait([program.work], timeout=self.yield_after_seconds)
@@ -259,7 +259,7 @@ class CodeModeToolset(WrapperToolset[AgentDepsT]):
             raise
         if not program.work.done():
             self.home.long_programs.add(execution_id, program)
-            raise call_deferral(execution_id, runtime.open_calls(execution_id))
+            raise call_deferral(execution_id, runtime.executions.open_calls(execution_id))
         self.home.long_programs.drop(execution_id)
         return program.nested, program.work.result()
 
@@ -273,7 +273,7 @@ class CodeModeToolset(WrapperToolset[AgentDepsT]):
         """
         try:
             if nested.answers.execution_id:
-                record = await runtime.recorded(execution_id)
+                record = await runtime.executions.recorded(execution_id)
                 if record is not None and record.outcome is not None and not nested.answers.results:
                     return record.outcome  # it came to its end when no run waited for it
                 step = await runtime.resume(execution_id)
@@ -286,7 +286,7 @@ class CodeModeToolset(WrapperToolset[AgentDepsT]):
                 )  # fmt: skip
             step = await drive(runtime, step, nested.answer)
             if isinstance(step, Paused):
-                await runtime.release(step.execution_id)
+                await runtime.executions.release(step.execution_id)
                 raise ApprovalRequired(
                     note_of(step.execution_id, [nested.waiting_for(call) for call in step.approvals])
                 )

@@ -265,7 +265,7 @@ async def _run(job: DetachedJob, make_runtime: Callable[..., Runtime], ledger: L
 
 async def _begin(job: DetachedJob, runtime: Runtime) -> BackgroundExecution:
     if not job.is_new:
-        return await runtime.attach(job.execution_id)
+        return await runtime.executions.attach(job.execution_id)
     return await runtime.start(
         job.text, background=True, execution_id=job.execution_id, files=job.files, limits=job.limits
     )

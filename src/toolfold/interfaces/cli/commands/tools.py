@@ -266,7 +266,7 @@ async def _run_to_learn(
     try:
         async with make_runtime() as runtime:
             outcome: Outcome = await runtime.run(text)
-            schemas = (await runtime.learned()).schemas(runtime.tools)
+            schemas = (await runtime.catalog.learning.lessons()).schemas(runtime.tools)
             learned += [replace(spec, output_schema=schemas.get(spec.name)) for spec in specs]
             return outcome
     finally:
