@@ -1,17 +1,26 @@
-"""What finds executions on a Redis server: complete for ledgers of older versions, and gone with what it finds."""
+"""What finds executions on a Redis server: gone with what it finds, and migrated from the format before.
 
+The samples were written by the code of commit f546cd8: the keys of a server, without the times at which they expire.
+"""
+
+import gzip
+import json
 import random
+from base64 import b64decode
 from collections.abc import AsyncIterator, Callable
+from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 import redis
 
-from tests.ledger.made_up import begun, made, outcome
+from tests.ledger.made_up import begun, given, made, outcome
 from tests.ledger.redis_server import RedisServer, given_redis_server, given_shared_server  # noqa: F401
-from toolfold.ledger.base import ExecutionFilter, Retention
+from toolfold import Reply, Runtime, UsageError, tool
+from toolfold.ledger.base import ExecutionFilter, ExecutionHistory, Retention
 from toolfold.ledger.redis.store import RedisLedger
-from toolfold.models import CallRecord, ContextSaved, Program
+from toolfold.models import CallRecord, ContextSaved, File, Program
 
 pytestmark = pytest.mark.long
 
@@ -48,15 +57,6 @@ def index_keys(client: redis.Redis) -> list[str]:
     return sorted(key for key in keys if key.startswith(("by:", "titles")) or key == "indexed")
 
 
-def forget_index(server: RedisServer) -> None:
-    """The ledger as a toolfold leaves it that knows no index."""
-    with server.client() as client:
-        for key in index_keys(client):
-            client.delete(AT + key)
-        for row in client.scan_iter(match=f"{AT}x:*"):
-            client.hdel(row, "saved")
-
-
 async def found(ledger: RedisLedger, wanted: ExecutionFilter) -> str:
     return "".join(summary.execution_id for summary in await ledger.search(wanted))
 
@@ -66,52 +66,6 @@ async def written(ledger: RedisLedger, *names: str) -> None:
         ledger.begin(begun(name, began_at=1000.0 + number, interface="mcp", session="s"))
         ended = outcome(name, calls=(CALL,), context_saved=ContextSaved(bytes=7))
         await ledger.finish(name, ended, wait=True)
-
-
-@pytest.mark.parametrize("key", [None, b"k" * 32], ids=["plain", "sealed"])
-async def test_a_ledger_of_an_older_version_is_indexed_when_somebody_looks(
-    redis_server: RedisServer, opened: Callable[..., RedisLedger], key: bytes | None
-) -> None:
-    older = opened(key=key)
-    await written(older, "a", "b")
-    older.begin(begun("c", began_at=1002.0))
-    await older.close()
-    forget_index(redis_server)
-
-    newer = opened(key=key)
-    answers = [await found(newer, wanted) for wanted in FILTERS[:-1]]
-    by_text = await found(newer, FILTERS[-1])
-    savings = list(await newer.savings(0.0, 10.0))
-    newer.note("c", made(1))
-    await newer.finish("c", outcome("c", status="failed"), wait=True)
-    failed = await found(newer, ExecutionFilter(status="failed"))
-
-    assert answers == ["cba", "ba", "ba", "ba", "ba", "ba"]
-    assert (by_text, savings, failed) == ("" if key else "cba", [(1000.0, "mcp", 2, 14, 0)], "c")
-
-
-async def test_what_an_older_version_ended_or_forgot_meanwhile_is_mended(
-    redis_server: RedisServer, opened: Callable[..., RedisLedger]
-) -> None:
-    ledger, other = opened(), opened()
-    await written(ledger, "a")
-    for name in "bc":
-        ledger.begin(begun(name, began_at=1005.0))
-        await ledger.flush(name)
-    with redis_server.client() as client:
-        client.hset(f"{AT}x:b", mapping={"state": "ended", "status": "failed"})  # by one that writes no index
-        client.delete(f"{AT}x:a", f"{AT}p:a")
-        client.zrem(f"{AT}times", "a")
-        answers = [
-            await found(other, one)
-            for one in (ExecutionFilter(), ExecutionFilter(state="running"), ExecutionFilter(status="failed"))
-        ]
-        counts = await other.counts(0.0)
-        left = client.hkeys(f"{AT}indexed")
-
-    assert answers == ["cb", "c", "b"]
-    assert counts == {"running": 1, "paused": 0, "recent": 2, "failed": 1}
-    assert sorted(left) == [b"b", b"c"]
 
 
 async def test_a_record_that_expired_leaves_the_lists_and_then_the_index(
@@ -127,7 +81,7 @@ async def test_a_record_that_expired_leaves_the_lists_and_then_the_index(
 
         assert (gone, swept, index_keys(client)) == ([""] * len(FILTERS), 1, [])
     assert [key.rpartition(":")[0] for key in kept] == [
-        "by:door", "by:session", "by:state", "by:status", "by:tool", "", *["titles"] * 5
+        "by:interface", "by:session", "by:state", "by:status", "by:tool", "", *["titles"] * 5
     ]  # fmt: skip
 
 
@@ -224,11 +178,132 @@ async def test_nothing_of_a_first_line_is_left_once_its_execution_was_deleted(
     )
 
 
-async def test_the_earlier_form_of_the_index_is_replaced(redis_server: RedisServer, ledger: RedisLedger) -> None:
-    await written(ledger, "a")
-    with redis_server.client() as client:
-        client.zadd(f"{AT}titles", {"a\0'acme'": 1000.0})
-        client.delete(f"{AT}titles:latest", f"{AT}titles:earliest", f"{AT}titles:left", f"{AT}titles:1")
+KEYS = {"redis1": None, "redis1-sealed": "correct horse battery staple"}
+PRICE = given(1, 7.5, symbol="ACME")
 
-        assert [await found(ledger, wanted) for wanted in FILTERS] == ["a"] * len(FILTERS)
-        assert not client.exists(f"{AT}titles")
+
+@tool
+async def save(key: int) -> int:
+    """Keeps a number."""
+    return key * 10
+
+
+def restore(client: redis.Redis, name: str) -> None:
+    """The keys of a sample, on an empty server."""
+    sample = Path(__file__).parent / "formats" / f"{name}.json.gz"
+    for key, kind, stored in json.loads(gzip.decompress(sample.read_bytes())):
+        match kind:
+            case "string":
+                client.set(key, b64decode(stored))
+            case "hash":
+                client.hset(key, mapping={b64decode(field): b64decode(value) for field, value in stored})
+            case "list":
+                client.rpush(key, *map(b64decode, stored))
+            case "zset":
+                client.zadd(key, {b64decode(member): float(score) for member, score in stored})
+            case "stream":
+                for entry_id, fields in stored:
+                    client.xadd(key, {b64decode(field): b64decode(value) for field, value in fields}, id=entry_id)
+
+
+def stored_values(client: redis.Redis) -> dict[str, Any]:
+    """Everything on a server; the sets of each execution in the index are unpacked."""
+    readers: dict[bytes, Callable[[bytes], Any]] = {
+        b"string": client.get,
+        b"hash": client.hgetall,
+        b"list": lambda key: client.lrange(key, 0, -1),
+        b"zset": lambda key: client.zrange(key, 0, -1, withscores=True),
+        b"stream": client.xrange,
+    }
+    values = {key.decode(): readers[client.type(key)](key) for key in client.scan_iter()}
+    index = values[f"{AT}indexed"]
+    return {**values, f"{AT}indexed": {name: msgspec.msgpack.decode(packed) for name, packed in index.items()}}
+
+
+@pytest.mark.parametrize("name", list(KEYS))
+async def test_a_ledger_of_format_1_is_migrated_with_every_value(
+    redis_server: RedisServer, opened: Callable[..., RedisLedger], monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    monkeypatch.setattr("toolfold.ledger.redis.connect._MIGRATED_AT_ONCE", 1)
+    with redis_server.client() as client:
+        restore(client, name)
+        before = stored_values(client)
+
+        ledger = opened(key=KEYS[name])
+        after = stored_values(client)
+    ended, running = await ledger.load("c" * 16), await ledger.load("d" * 16)
+    interfaces = {one.execution_id[0]: one.interface for one in await ledger.search(ExecutionFilter())}
+    over_mcp = await ledger.search(ExecutionFilter(interface="mcp"))
+    savings = await ledger.savings(0.0, 1e12)
+
+    expected = {key.replace(":by:door:", ":by:interface:"): value for key, value in before.items()}
+    for key, value in expected.items():
+        if key.startswith(f"{AT}x:"):
+            expected[key] = {b"interface" if field == b"door" else field: value[field] for field in value}
+    expected[f"{AT}indexed"] = {
+        execution_id: [place.replace("by:door:", "by:interface:") for place in places]
+        for execution_id, places in before[f"{AT}indexed"].items()
+    }
+    expected[f"{AT}facts"] = {**before[f"{AT}facts"], b"format": b"2"}
+    assert after == expected
+    assert ended == ExecutionHistory(
+        start_record=begun(
+            "c" * 16, interface="cli", session="s", tenant="t", files=(File(name="in.txt", data=b"1"),),
+            brought=("in.txt",), seed=7,
+        ),
+        entries=(made(1, symbol="ACME"), PRICE),
+        state="ended",
+        epoch=0,
+        outcome=outcome(
+            "c" * 16, value=7.5, stdout="7.5\n", calls=(PRICE.record,), seconds=0.5,
+            context_saved=ContextSaved(bytes=7),
+        ),
+    )  # fmt: skip
+    assert running == ExecutionHistory(
+        start_record=begun("d" * 16, began_at=1002.0, interface="http"),
+        entries=(made(1, symbol="ACME"),),
+        state="running",
+        epoch=0,
+    )
+    assert interfaces == {"a": "mcp", "b": "mcp", "c": "cli", "d": "http", "e": ""}
+    assert [one.execution_id[0] for one in over_mcp] == ["b", "a"]
+    assert list(savings) == [(0.0, "", 1, 0, 0), (0.0, "cli", 1, 7, 0), (0.0, "mcp", 1, 0, 52)]
+
+
+@pytest.mark.parametrize("name", list(KEYS))
+async def test_a_paused_program_of_format_1_is_resumed_and_all_of_its_index_goes_with_it(
+    redis_server: RedisServer, opened: Callable[..., RedisLedger], name: str
+) -> None:
+    with redis_server.client() as client:
+        restore(client, name)
+        ledger = opened(key=KEYS[name], keep=Retention(age_seconds=1e9))
+
+        async with Runtime([save], ledger=ledger, engine="process") as runtime:
+            resumed = await runtime.resume("b" * 16, [Reply(call_id=2, value="answer")])
+        finished = await found(ledger, ExecutionFilter(interface="mcp", status="finished"))
+        for letter in "abcde":
+            await ledger.delete(letter * 16)
+
+        assert (getattr(resumed, "stdout", ""), finished) == ("30 answer\n", "b" * 16 + "a" * 16)
+        assert index_keys(client) == []
+
+
+@pytest.mark.parametrize("change", ["no index", "other form"])
+async def test_an_index_from_before_format_1_is_refused_and_left_alone(redis_server: RedisServer, change: str) -> None:
+    with redis_server.client() as client:
+        restore(client, "redis1")
+        if change == "no index":
+            client.delete(*(AT + key for key in index_keys(client)))
+            client.hset(f"{AT}indexed", "e" * 16, msgspec.msgpack.encode([""]))
+        else:
+            client.zadd(f"{AT}titles", {"a\0'acme'": 1000.0})
+        before = stored_values(client)
+
+        with pytest.raises(UsageError) as caught:
+            RedisLedger(redis_server.url)
+
+        assert stored_values(client) == before
+    assert str(caught.value) == (
+        f"ledger '{redis_server.url}' has an index from before format 1, which is not read; "
+        "delete its keys, '{toolfold}:*', to begin a new one, or name another database"
+    )

@@ -17,12 +17,14 @@ from redis.retry import Retry
 from toolfold.clocks import SteadyClock, steady_seconds
 from toolfold.errors import LedgerFailed, UsageError
 from toolfold.ledger.encryption import SALT_BYTES, NoSeal, Seal, seal_with
-from toolfold.ledger.redis import scripts
+from toolfold.ledger.redis import index, scripts
 
-FORMAT: Final = 1
+FORMAT: Final = 2
 SCHEMES: Final = ("redis", "rediss", "valkey", "valkeys", "unix")
 # Any: the settings are of many types, and the same for the first look and for the rest.
 SETTINGS: Final[dict[str, Any]] = {"protocol": 2, "socket_timeout": 10.0, "socket_connect_timeout": 3.0}
+
+_MIGRATED_AT_ONCE: Final = 1000
 
 _log = logging.getLogger("toolfold.ledger")
 
@@ -57,7 +59,11 @@ def handshake(url: str, prefix: str, key: bytes | str | None, clock: SteadyClock
     try:
         with Redis.from_url(url, retry=Retry(NoBackoff(), 0), **SETTINGS) as client:
             _warn(client, where)
-            seal = _seal(client, where, prefix, key)
+            facts = _facts(client, prefix)
+            _check_format(facts, where)
+            seal = _seal(client, where, prefix, key, facts)
+            if int(facts["format"]) < FORMAT:
+                _migrate(client, where, prefix)
             asked_at = steady_seconds()
             # Any: the client types its answers for both of its kinds at once.
             answer: Any = client.time()
@@ -124,17 +130,14 @@ def _reason(error: Exception) -> str:
             return f"the server says {str(error)[:200]!r}"
 
 
-def _seal(client: Redis, where: str, prefix: str, key: bytes | str | None) -> Seal | NoSeal:
-    facts = _facts(client, prefix)
+def _seal(client: Redis, where: str, prefix: str, key: bytes | str | None, facts: dict[str, str]) -> Seal | NoSeal:
     if key is None:
-        _check_format(facts, where)
         if facts["key_id"]:
             raise UsageError(f"ledger {where!r} is sealed; give its key")
         return NoSeal()
     salt = bytes.fromhex(facts["salt"]) if facts["salt"] else secrets.token_bytes(SALT_BYTES)
     seal = seal_with(key, salt)
     facts = _facts(client, prefix, seal.key_id, salt.hex())
-    _check_format(facts, where)
     if not facts["key_id"]:
         raise UsageError(f"ledger {where!r} has records that are not sealed; name another database to use a key")
     if facts["salt"] != salt.hex():
@@ -159,6 +162,21 @@ def _check_format(facts: dict[str, str], where: str) -> None:
             f"ledger {where!r} was made by a newer toolfold (format {facts['format']}, this one reads {FORMAT}); "
             "update toolfold, or name another database"
         )
+
+
+def _migrate(client: Redis, where: str, prefix: str) -> None:
+    # Any: as above.
+    cursor: Any = b"0"
+    while True:
+        cursor = client.eval(index.MIGRATE, 1, f"{{{prefix}}}", prefix, cursor, _MIGRATED_AT_ONCE)
+        if cursor is None:
+            raise UsageError(
+                f"ledger {where!r} has an index from before format 1, which is not read; "
+                f"delete its keys, '{{{prefix}}}:*', to begin a new one, or name another database"
+            )
+        if cursor == b"0":
+            break
+    _log.warning("ledger %r was brought from format 1 to %d", where, FORMAT)
 
 
 def _warn(client: Redis, where: str) -> None:

@@ -1,11 +1,10 @@
 """Search index of a Redis ledger: sorted sets by start time, first lines of programs, and packed rows.
 
-* `by:state:<state>`, `by:status:<status>`, `by:door:<door>`, `by:session:<session>`, `by:tool:<digest>`
+* `by:state:<state>`, `by:status:<status>`, `by:interface:<interface>`, `by:session:<session>`, `by:tool:<digest>`
 * `indexed`  hash: where an execution's first line is (see `redis_titles`) and in which sets it is, for its record may
              expire before it is taken out
 
-They are written in the step that writes the record. Executions of a toolfold that knew no such sets are added
-by `redis_listing` when somebody looks; until then the steps of a record leave them alone.
+They are written in the step that writes the record.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ from toolfold.ledger.listing import Row, ToolUse, decode_facts
 STATES: Final[dict[bytes, State]] = {b"running": "running", b"paused": "paused", b"ended": "ended"}
 
 _FIELDS: Final = (
-    "state", "status", "began_at", "seconds", "calls", "title", "session", "tenant", "door", "facts",
+    "state", "status", "began_at", "seconds", "calls", "title", "session", "tenant", "interface", "facts",
 )  # fmt: skip
 _LENGTHS: Final = struct.Struct(f">{len(_FIELDS) + 1}I")
 
@@ -86,7 +85,7 @@ def _row(values: list[bytes], seal: Seal | NoSeal) -> Row:
 # `<line>\0<began_at> <id>\n`. One that was removed is zeros up to its `\n`
 # * `titles:latest`   sorted set of blocks by the latest start in them; `titles:earliest` hash of the earliest
 # * `titles:left`     hash of how many lines of a block were not removed
-# * `titles:open`     hash: the blocks that are written to, one for what begins now and one for what is indexed later
+# * `titles:open`     hash: `now` is the block that is written to, `count` the number of the last one
 #
 # A search for a rare text reads all blocks, 100,000 lines in about 10 ms; with a set that had an entry for each line it
 # took 70 ms. Blocks may overlap in time: the next one is read while it may hold something later than what was found.
@@ -96,12 +95,12 @@ _BLOCK_BYTES: Final = 65_536
 
 # For scripts in which `at` is the prefix of all keys. A title's place is written down as `<n> <offset> <length>`.
 TITLES: Final = f"""
-local function add_title(id, began_at, title, era)
+local function add_title(id, began_at, title)
   if title == '' or string.find(id, '\\n', 1, true) then return '' end
-  local block = redis.call('HGET', at .. 'titles:open', era)
+  local block = redis.call('HGET', at .. 'titles:open', 'now')
   if not block or redis.call('EXISTS', at .. 'titles:' .. block) == 0 then
     block = redis.call('HINCRBY', at .. 'titles:open', 'count', 1)
-    redis.call('HSET', at .. 'titles:open', era, block)
+    redis.call('HSET', at .. 'titles:open', 'now', block)
   end
   local entry = title .. '\\0' .. began_at .. ' ' .. id
   local length = redis.call('APPEND', at .. 'titles:' .. block, entry .. '\\n')
@@ -111,7 +110,7 @@ local function add_title(id, began_at, title, era)
     redis.call('HSET', at .. 'titles:earliest', block, began_at)
   end
   redis.call('HINCRBY', at .. 'titles:left', block, 1)
-  if length > {_BLOCK_BYTES} then redis.call('HDEL', at .. 'titles:open', era) end
+  if length > {_BLOCK_BYTES} then redis.call('HDEL', at .. 'titles:open', 'now') end
   return string.format('%s %d %d', block, length - #entry - 1, #entry)
 end
 local function title_at(place)
@@ -227,10 +226,10 @@ end
 local function keep_index(id, kept)
   redis.call('HSET', at .. 'indexed', id, cmsgpack.pack(kept))
 end
-local function index_start(id, began_at, state, door, session, title, era)
-  local kept = {add_title(id, began_at, title, era)}
-  redis.call('ZADD', at .. 'by:state:' .. state, began_at, id)
-  add_to(kept, id, began_at, 'door', door)
+local function index_start(id, began_at, interface, session, title)
+  local kept = {add_title(id, began_at, title)}
+  redis.call('ZADD', at .. 'by:state:running', began_at, id)
+  add_to(kept, id, began_at, 'interface', interface)
   add_to(kept, id, began_at, 'session', session)
   keep_index(id, kept)
 end
@@ -258,74 +257,35 @@ end
 """
 )
 
-_AT: Final = "local at = '{' .. ARGV[1] .. '}:'\n" + INDEXING
-
-# Whether there seem to be executions that are not indexed; those that an older toolfold ended are taken out first.
-COMPARE: Final = (
-    _AT
-    + """
--- Both are of an earlier form of this index, which is made again.
-if redis.call('EXISTS', at .. 'titles') == 1 then redis.call('UNLINK', at .. 'titles', at .. 'indexed') end
-local is_stale = false
-for _, state in ipairs({'running', 'paused'}) do
-  for _, id in ipairs(redis.call('ZRANGE', at .. 'by:state:' .. state, 0, -1)) do
-    local there = redis.call('HGET', at .. 'x:' .. id, 'state')
-    if there and there ~= state then
-      unindex(id)
-      is_stale = true
-    end
-  end
-end
-return is_stale or redis.call('ZCARD', at .. 'times') ~= redis.call('HLEN', at .. 'indexed')
-"""
-)
-
-# Of some executions, from the newest on: how many they are, and what is needed to index those that are not.
-MISSING: Final = """
+# From format 1, page by page: the interface of an execution and its set had another name. The answer is where the next
+# page begins, 0 at the end, and nothing where the index is of a form before that of format 1.
+MIGRATE: Final = """
 local at = '{' .. ARGV[1] .. '}:'
-local page, found = redis.call('ZREVRANGE', at .. 'times', ARGV[2], ARGV[2] + ARGV[3] - 1), {}
-for _, id in ipairs(page) do
-  if redis.call('HEXISTS', at .. 'indexed', id) == 0 then
-    local row = redis.call('HMGET', at .. 'x:' .. id, 'last', 'title', 'facts')
-    table.insert(found, {id, row[1] or '', row[2] or '', row[3] or ''})
-  end
-end
-return {#page, found}
-"""
-
-# One that was written to meanwhile is left for the next look.
-INDEX: Final = (
-    _AT
-    + """
-for place = 2, #ARGV, 5 do
-  local id, last, title, tools, saved = unpack(ARGV, place, place + 4)
-  local row = redis.call('HMGET', at .. 'x:' .. id, 'last', 'state', 'status', 'began_at', 'door', 'session')
-  if not row[1] then
-    keep_index(id, {''})
-  elseif row[1] == last and redis.call('HEXISTS', at .. 'indexed', id) == 0 then
-    index_start(id, row[4], row[2], row[5] or '', row[6], title, 'past')
-    if row[2] == 'ended' then
-      index_end(id, row[4], row[3], tools)
-      redis.call('HSET', at .. 'x:' .. id, 'saved', saved)
-    end
-  end
-end
-return 1
-"""
-)
-
-# What an older toolfold forgot is still in the sets; the answer is where the next look goes on, 0 at the end.
-ORPHANS: Final = (
-    _AT
-    + """
+if ARGV[2] == '0' and (redis.call('EXISTS', at .. 'titles') == 1
+    or redis.call('ZCARD', at .. 'times') ~= redis.call('HLEN', at .. 'indexed')) then return false end
 local page = redis.call('HSCAN', at .. 'indexed', ARGV[2], 'COUNT', ARGV[3])
 for place = 1, #page[2], 2 do
-  local id = page[2][place]
-  if not redis.call('ZSCORE', at .. 'times', id) then unindex(id) end
+  local id, kept = page[2][place], cmsgpack.unpack(page[2][place + 1])
+  local row = at .. 'x:' .. id
+  local interface = redis.call('HGET', row, 'door')
+  if interface then
+    redis.call('HSET', row, 'interface', interface)
+    redis.call('HDEL', row, 'door')
+  end
+  for number = 2, #kept do
+    local value = string.match(kept[number], '^by:door:(.*)$')
+    if value then
+      local score = redis.call('ZSCORE', at .. kept[number], id)
+      redis.call('ZREM', at .. kept[number], id)
+      kept[number] = 'by:interface:' .. value
+      if score then redis.call('ZADD', at .. kept[number], score, id) end
+      redis.call('HSET', at .. 'indexed', id, cmsgpack.pack(kept))
+    end
+  end
 end
+if page[1] == '0' then redis.call('HSET', at .. 'facts', 'format', 2) end
 return page[1]
 """
-)
 
 
 def searched_title(title: str, seal: Seal | NoSeal) -> str:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import time
 from collections import defaultdict
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import replace
@@ -16,7 +15,7 @@ from typing import Any, Final, get_args
 from toolfold.errors import ToolfoldError
 from toolfold.ledger.base import ExecutionFilter
 from toolfold.ledger.encryption import NoSeal, Seal
-from toolfold.ledger.listing import Row, Saving, ToolUse, decode_facts, matches_filter
+from toolfold.ledger.listing import Row, Saving, ToolUse, matches_filter
 from toolfold.ledger.redis import index
 from toolfold.ledger.redis.index import ROWS, SEARCH_TITLES, TITLES, rows_of, searched_title
 from toolfold.ledger.sqlite.listing import decode, encode
@@ -33,8 +32,6 @@ _FEW: Final = 500
 _IN_VAIN: Final = 5000
 """First lines with the text, of executions that are not wanted; after those, the wanted are looked at one by one."""
 _IN_NO_LINE: Final = frozenset("\0\n")
-_INDEXED_AT_ONCE: Final = 250
-_COMPARE_SECONDS: Final = 60.0
 _FAILED: Final = tuple(status for status in get_args(Status) if status not in ("finished", "cancelled"))
 
 # Where in a set, from the newest on, whatever comes after an execution begins. Of those that began in the same moment
@@ -141,7 +138,7 @@ local last = redis.call('ZCOUNT', set, since, '+inf') - 1
 local page = place <= last and redis.call('ZREVRANGE', set, place, math.min(place + steps - 1, last)) or {}
 local sums, began_at = {}, ''
 for _, member in ipairs(page) do
-  local row = redis.call('HMGET', at .. 'x:' .. member, 'state', 'began_at', 'door', 'saved')
+  local row = redis.call('HMGET', at .. 'x:' .. member, 'state', 'began_at', 'interface', 'saved')
   if row[1] == 'ended' then
     local saved, key = tonumber(row[4] or 0), math.floor(row[2] / bucket) .. ' ' .. (row[3] or '')
     local sum = sums[key] or {0, 0, 0}
@@ -170,11 +167,9 @@ class RedisListing:
     def __init__(self, ask: Callable[..., Awaitable[Any]], seal: Seal | NoSeal) -> None:
         self._ask = ask
         self._seal = seal
-        self._compare_at = 0.0
 
     async def rows(self, query: ExecutionFilter, limit: int, before: str = "") -> list[Row]:
         """Those that are wanted; `before` is the id of the last one of the page before."""
-        await self._index_missing()
         if query.text and (isinstance(self._seal, Seal) or set(query.text) & _IN_NO_LINE):
             return []
         if query.id is not None:
@@ -187,13 +182,11 @@ class RedisListing:
 
     async def counts(self, since: float, tenant: str | None) -> dict[str, int]:
         """How many run and wait, and of those that began since then, how many there are and failed."""
-        await self._index_missing()
         figures = await self._ask(_COUNTS, repr(since), int(tenant is not None), tenant or "", *_FAILED)
         return dict(zip(("running", "paused", "recent", "failed"), figures, strict=True))
 
     async def savings(self, since: float, bucket: float, tenant: str | None) -> list[Saving]:
         """By time and interface: the start of the bucket, interface, executions, bytes saved, bytes lost."""
-        await self._index_missing()
         sums: dict[tuple[float, str], list[int]] = defaultdict(lambda: [0, 0, 0])
         place: Sequence[Any] = ("", "")
         while True:
@@ -208,7 +201,6 @@ class RedisListing:
 
     async def uses(self, limit: int, tenant: str | None) -> list[tuple[float, ToolUse]]:
         """Of the newest executions: when each began, and what it did with a tool."""
-        await self._index_missing()
         tool_uses: list[tuple[float, ToolUse]] = []
         async for page in self._pages(ExecutionFilter(tenant=tenant), limit):
             tool_uses.extend((summary.began_at, use) for summary, uses in page for use in uses)
@@ -218,7 +210,7 @@ class RedisListing:
         sets, text, remaining = self._sets(query), searched_title(query.text or "", self._seal), limit
         since = "-inf" if query.since is None else repr(query.since)
         until = "" if query.until is None else repr(query.until)
-        # The record is right where an older toolfold wrote it and not the sets.
+        # There are no sets for empty values: those are compared here.
         record_query = replace(query, text=None)
         place: Sequence[Any] = (before, "")
         is_more = True
@@ -238,36 +230,11 @@ class RedisListing:
         """Those that an execution must be in; where something is empty, it is in none."""
         tool = None if query.tool is None else index.tool_name(query.tool, self._seal)
         values_by_name = {
-            "state": query.state, "status": query.status, "door": query.interface, "session": query.session,
+            "state": query.state, "status": query.status, "interface": query.interface, "session": query.session,
             "tool": tool,
         }  # fmt: skip
         sets = [f"by:{name}:{value}" for name, value in values_by_name.items() if value]
         return sets if query.tenant is None else [*sets, f"of:{query.tenant}"]
-
-    async def _index_missing(self) -> None:
-        """Executions that a toolfold wrote which knew no index; looked for now and then, since one may still run."""
-        if time.monotonic() < self._compare_at:
-            return
-        self._compare_at = time.monotonic() + _COMPARE_SECONDS
-        if not await self._ask(index.COMPARE):
-            return
-        offset, page = 0, 1
-        while page:
-            page, missing = await self._ask(index.MISSING, offset, _INDEXED_AT_ONCE)
-            offset += page
-            if missing:
-                await self._ask(index.INDEX, *(word for row in missing for word in self._index_of(*row)))
-        cursor = b"0"
-        while cursor := await self._ask(index.ORPHANS, cursor, _INDEXED_AT_ONCE):
-            if cursor == b"0":
-                return
-
-    def _index_of(self, execution_id: bytes, last: bytes, title: bytes, sealed: bytes) -> tuple[Any, ...]:
-        name = execution_id.decode()
-        facts = decode_facts(self._seal.open(sealed, f"{name}/facts")) if sealed else None
-        searched = index.searched_title(title.decode(), self._seal) if isinstance(self._seal, NoSeal) else ""
-        tools = "" if facts is None else index.tool_names(facts.uses, self._seal)
-        return execution_id, last, searched, tools, 0 if facts is None else facts.saved_bytes
 
 
 # ----------------------------------------------------------------------------------------------------

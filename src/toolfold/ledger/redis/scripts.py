@@ -58,7 +58,7 @@ WRITE: Final = (
 local epoch, follows, name, body, calls, bytes, is_full = unpack(ARGV, 3, 9)
 local state, status, seconds, outcome, milliseconds, facts, tools, saved, owner, lease = unpack(ARGV, 10, 19)
 if #ARGV > 19 then
-  local begun, title, session, tenant, began_at, granted, grant, key_id, mark, expires, door, searched =
+  local begun, title, session, tenant, began_at, granted, grant, key_id, mark, expires, interface, searched =
     unpack(ARGV, 20, 31)
   local there = redis.call('HGET', row, 'mark')
   if there then return there == mark and 'doubt' or 'twice' end
@@ -70,7 +70,7 @@ if #ARGV > 19 then
   redis.call('HINCRBY', at .. 'grants', granted, 1)
   redis.call('HSET', row, 'state', 'running', 'status', '', 'epoch', 0, 'began_at', began_at, 'seconds', '0',
     'calls', 0, 'session', session, 'tenant', tenant, 'bytes', 0, 'is_full', 0, 'granted', granted, 'title', title,
-    'begun', begun, 'last', follows, 'mark', mark, 'door', door)
+    'begun', begun, 'last', follows, 'mark', mark, 'interface', interface)
   redis.call('ZADD', at .. 'times', began_at, id)
   redis.call('ZADD', at .. 'of:' .. tenant, began_at, id)
   redis.call('ZADD', at .. 'ids', 0, id)
@@ -79,7 +79,7 @@ if #ARGV > 19 then
     redis.call('HSET', row, 'expires', expires)
     redis.call('ZADD', at .. 'expiring', expires, id)
   end
-  index_start(id, began_at, 'running', door, session, searched, 'now')
+  index_start(id, began_at, interface, session, searched)
 end
 local there = redis.call('HMGET', row, 'epoch', 'state', 'last')
 if not there[1] then return 'unknown' end
