@@ -2,13 +2,20 @@
 
 import asyncio
 from collections.abc import AsyncIterator
-from typing import Any
+from typing import Any, get_type_hints
 
 import pytest
 
 import toolfold
 from toolfold import Call, Limits, Outcome, Paused, Problem, Reply, Runtime, ToolSpec, UsageError, tool
-from toolfold.models import CallRecord, ContextSaved
+from toolfold.models import (
+    CallRecord,
+    ContextSaved,
+    ProgramKeywords,
+    ProgramOptions,
+    StartKeywords,
+    StartOptions,
+)
 
 ASK = ToolSpec(
     name="ask-user",
@@ -281,3 +288,47 @@ def test_a_runtime_has_few_members() -> None:
         "call", "catalog", "check", "close", "describe_files", "executions", "map", "open", "replace_tools", "resume",
         "run", "sessions", "start", "tools",
     }  # fmt: skip
+
+
+@pytest.mark.parametrize(("options", "keywords"), [(ProgramOptions, ProgramKeywords), (StartOptions, StartKeywords)])
+def test_every_option_of_a_program_is_a_keyword_of_the_same_type(options: type, keywords: type) -> None:
+    types = get_type_hints(options)
+
+    assert get_type_hints(keywords) == {name: types[name] for name in options.__struct_fields__}
+
+
+async def test_options_are_given_as_one_value_as_keywords_or_both() -> None:
+    options = ProgramOptions(stdin="a\n", clock=5.0)
+    program = "import time\n(input(), int(time.time()))"
+    async with Runtime() as runtime:
+        outcomes = [
+            await runtime.run(program, options=options),
+            await runtime.run(program, stdin="a\n", clock=5.0),
+            await runtime.run(program, options=options, stdin="b\n"),
+            await runtime.start(program, options=options, durable=True),
+        ]
+
+    assert [outcome.value for outcome in outcomes if isinstance(outcome, Outcome)] == [
+        ["a", 5], ["a", 5], ["b", 5], ["a", 5],
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("verb", "keywords", "said"),
+    [
+        ("run", {"timeout": 5}, "run takes no 'timeout'; write limits=Limits(wall_seconds=...)"),
+        ("run", {"sesion": "a"}, "run takes no 'sesion'; did you mean 'session'?"),
+        ("start", {"durble": True}, "start takes no 'durble'; did you mean 'durable'?"),
+        (
+            "run",
+            {"options": StartOptions()},
+            "run never pauses, so it takes ProgramOptions; give StartOptions to start",
+        ),
+    ],
+)
+async def test_wrong_options_are_told_in_one_line(verb: str, keywords: dict[str, Any], said: str) -> None:
+    async with Runtime() as runtime:
+        with pytest.raises(UsageError) as caught:
+            await getattr(runtime, verb)("1", **keywords)
+
+    assert str(caught.value) == said

@@ -5,9 +5,9 @@ What each call makes anew is a `msgspec.Struct`: a frozen dataclass takes ten ti
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, Literal, TypeAlias
+from typing import Any, Final, Literal, TypeAlias, TypedDict
 
 import msgspec
 
@@ -246,6 +246,74 @@ class Limits:
     open_files: int = 256
     threads: int = 64
     program_bytes: int = 1 * MIB
+
+
+class ProgramOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """What one program is run with: the same from every interface to the engine."""
+
+    files: Sequence[File] = ()
+    """In its data folder from its start."""
+    limits: Limits | None = None
+    """`None`: those of the runtime."""
+    session: str = ""
+    """What it leaves in the data folder is kept for the next program of this name."""
+    keep_names: bool = False
+    """Keep its names for the session, too."""
+    on_call: Callable[[CallRecord], None] | None = None
+    """Told of each call that has ended."""
+    tenant: str = ""
+    """On record; tools are told of it."""
+    execution_id: str = ""
+    """For whoever must find the execution again without its answer; nobody else may guess it. Empty takes a new one."""
+    rerun_of: str = ""
+    """An earlier execution: calls that it made too get the replies they got there. One that it began without a reply
+    fails, unless its tool is safe to call twice or named in `repeat`."""
+    repeat: Collection[str] | None = None
+    hidden: Collection[str] = ()
+    """Tools that it does not know of."""
+    seed: int | None = None
+    """Of its randomness; `None` takes a fresh one."""
+    stdin: str | None = None
+    clock: float | None = None
+    """These two as in `Program`."""
+
+
+class StartOptions(ProgramOptions, frozen=True, kw_only=True):
+    """The same of a program that may pause."""
+
+    tools: Sequence[ToolSpec] = ()
+    """Those that only the caller can answer, with `resume`."""
+    durable: bool = False
+    """Its start is in the ledger before the program runs and its outcome before it is returned, so that `resume` goes
+    on with it after a kill at any moment."""
+    expires_at: float = 0.0
+    """On record with it."""
+
+
+class ProgramKeywords(TypedDict, total=False):
+    """The fields of `ProgramOptions`, as keywords of `Runtime.run`."""
+
+    files: Sequence[File]
+    limits: Limits | None
+    session: str
+    keep_names: bool
+    on_call: Callable[[CallRecord], None] | None
+    tenant: str
+    execution_id: str
+    rerun_of: str
+    repeat: Collection[str] | None
+    hidden: Collection[str]
+    seed: int | None
+    stdin: str | None
+    clock: float | None
+
+
+class StartKeywords(ProgramKeywords, total=False):
+    """The fields of `StartOptions`, as keywords of `Runtime.start`."""
+
+    tools: Sequence[ToolSpec]
+    durable: bool
+    expires_at: float
 
 
 class StartRecord(msgspec.Struct, frozen=True, kw_only=True):

@@ -12,6 +12,8 @@ import secrets
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Literal, Self, Unpack, overload
 
+import msgspec
+
 from toolfold import fork_safety
 from toolfold.checking import Checks
 from toolfold.engines.base import (
@@ -26,7 +28,7 @@ from toolfold.engines.base import (
     Waiting,
 )
 from toolfold.engines.registry import chosen_engine, with_old_keywords
-from toolfold.errors import EngineCrashed, Fenced, LedgerFailed
+from toolfold.errors import EngineCrashed, Fenced, LedgerFailed, UsageError
 from toolfold.events import Listeners
 from toolfold.execution.background import BackgroundExecution
 from toolfold.execution.calls import serve_direct
@@ -37,14 +39,14 @@ from toolfold.execution.request import (
     OwnedLedger,
     RunRequest,
     Services,
-    StartOptions,
     check_types,
     known_keywords,
+    merge_options,
     resolve_ledger,
 )
 from toolfold.execution.start import ExecutionPlanner, RuntimeTools
 from toolfold.ledger import base
-from toolfold.models import Call, Limits, Outcome, Paused, Reply
+from toolfold.models import Call, Limits, Outcome, Paused, ProgramOptions, Reply, StartOptions
 from toolfold.sessions import SessionLimits, Sessions
 from toolfold.sources.functions import as_tool
 from toolfold.telemetry.log import from_observer
@@ -71,7 +73,7 @@ if TYPE_CHECKING:
     from toolfold.execution.batch import Mapped, Programs
     from toolfold.execution.execution import Execution
     from toolfold.ledger.base import Ledger
-    from toolfold.models import CallRecord, File, Problem, ToolSpec, Value
+    from toolfold.models import File, Problem, ProgramKeywords, StartKeywords, ToolSpec, Value
     from toolfold.sessions import Session
     from toolfold.sessions.stores import FileStore
     from toolfold.telemetry.log import Observer
@@ -208,68 +210,62 @@ class Runtime:
         self._planner = self._planner.offering(self._make_offer(map(as_tool, tools), router=router))
 
     async def run(
-        self, text: str, *, files: Sequence[File] = (), limits: Limits | None = None, rerun_of: str = "",
-        session: str = "", keep_names: bool = False, on_call: Callable[[CallRecord], None] | None = None,
-        tenant: str = "", repeat: Collection[str] | None = None, hidden: Collection[str] = (), execution_id: str = "",
-        seed: int | None = None, stdin: str | None = None, clock: float | None = None,
-    ) -> Outcome:  # fmt: skip
+        self, text: str, *, options: ProgramOptions | None = None, **keywords: Unpack[ProgramKeywords]
+    ) -> Outcome:
         """A program, to its end.
 
-        `rerun_of` names an earlier execution: calls that it made too get the replies they got there. One that it began
-        without a reply fails, unless its tool is safe to call twice or named in `repeat`.
-        What it leaves in the data folder is kept for the next program of `session`; so are names, with `keep_names`.
-        `tenant` is on record, and tools are told of it. `hidden` names tools that this program does not know of.
-        `stdin` is its standard input; its clocks begin at `clock`, and advance with its readings and sleeps only.
+        Its options are the fields of `ProgramOptions`: as keywords, as one value, or both; keywords count more.
         """
-        if not session and not hidden:
-            self._planner.expect(text, limits or self._limits)
+        options = merge_options(ProgramOptions, options, keywords)
+        if isinstance(options, StartOptions):
+            raise UsageError("run never pauses, so it takes ProgramOptions; give StartOptions to start")
+        limits = options.limits or self._limits
+        if not options.session and not options.hidden:
+            self._planner.expect(text, limits)
         request = RunRequest(
-            hidden=hidden, files=files, limits=limits or self._limits, on_call=on_call, rerun_of=rerun_of,
-            repeat=repeat, session=self._session(session, keep_names) if session else None, tenant=tenant,
-            execution_id=execution_id, is_strict=self._ledger.is_lasting, seed=seed, stdin=stdin, clock=clock,
-        )  # fmt: skip
+            options=options, limits=limits, session=self._session(options), is_strict=self._ledger.is_lasting
+        )
         step = await self._begin(text, request)
         assert isinstance(step, Outcome), "only `start` pauses"
         return step
 
     @overload
     async def start(
-        self, text: str, *, background: Literal[True], **options: Unpack[StartOptions]
-    ) -> BackgroundExecution: ...
+        self, text: str, *, background: Literal[True], options: ProgramOptions | None = None,
+        **keywords: Unpack[StartKeywords],
+    ) -> BackgroundExecution: ...  # fmt: skip
     @overload
     async def start(
-        self, text: str, *, background: Literal[False] = False, **options: Unpack[StartOptions]
-    ) -> Paused | Outcome: ...
+        self, text: str, *, background: Literal[False] = False, options: ProgramOptions | None = None,
+        **keywords: Unpack[StartKeywords],
+    ) -> Paused | Outcome: ...  # fmt: skip
     async def start(
-        self, text: str, *, background: bool = False, tools: Sequence[ToolSpec] = (), files: Sequence[File] = (),
-        limits: Limits | None = None, session: str = "", keep_names: bool = False,
-        on_call: Callable[[CallRecord], None] | None = None, tenant: str = "", execution_id: str = "",
-        rerun_of: str = "", repeat: Collection[str] | None = None, seed: int | None = None, clock: float | None = None,
-        durable: bool = False, expires_at: float = 0.0, hidden: Collection[str] = (), stdin: str | None = None,
+        self, text: str, *, background: bool = False, options: ProgramOptions | None = None,
+        **keywords: Unpack[StartKeywords],
     ) -> Paused | Outcome | BackgroundExecution:  # fmt: skip
         """A program that may also call `tools`, which only the caller can answer, with `resume`.
 
-        `rerun_of` and `repeat` are as in `run`, up to the first pause that is resumed elsewhere.
-        `execution_id` is for whoever must find the execution again without its answer; nobody else may guess it.
-        With `durable` its start is in the ledger before the program runs and its outcome before it is returned, so that
-        `resume` goes on with it after a kill at any moment. `expires_at` is on record with it.
-        With `background` this returns at once, with the execution to wait for. It is durable where the ledger lasts,
-        so that `attach` goes on with it after a restart; but not in a session that keeps names, which a restart loses.
+        Its options are the fields of `StartOptions`, given as to `run`. `rerun_of` and `repeat` count up to the first
+        pause that is resumed elsewhere.
+        With `background` this returns at once, with the execution to wait for. It is durable where the ledger lasts, so
+        that `executions.attach` goes on with it after a restart; but not in a session that keeps names, which a restart
+        loses.
         """
+        options = merge_options(StartOptions, options, keywords)
         if background:
-            execution_id = execution_id or secrets.token_hex(8)
-            durable = durable or (self._ledger.is_lasting and not keep_names)
+            execution_id = options.execution_id or secrets.token_hex(8)
+            durable = options.durable or (self._ledger.is_lasting and not options.keep_names)
+            options = msgspec.structs.replace(options, execution_id=execution_id, durable=durable)
         # The ledger would refuse it too, but with the first one pushed out.
-        if self._live.get(execution_id) is not None:
-            raise base.duplicate_error(execution_id)
+        if self._live.get(options.execution_id) is not None:
+            raise base.duplicate_error(options.execution_id)
         request = RunRequest(
-            outside=tools, hidden=hidden, files=files, limits=limits or self._limits, on_call=on_call,
-            session=self._session(session, keep_names), can_pause=bool(tools) or self._planner.asks_outside,
-            tenant=tenant, execution_id=execution_id, rerun_of=rerun_of, repeat=repeat, expires_at=expires_at,
-            is_durable=durable, stdin=stdin, seed=seed, clock=clock,
+            options=options, limits=options.limits or self._limits, session=self._session(options),
+            outside=options.tools, can_pause=bool(options.tools) or self._planner.asks_outside,
+            expires_at=options.expires_at, is_durable=options.durable,
         )  # fmt: skip
         begun = self._begin(text, request)
-        return self.executions.begin_in_background(execution_id, begun) if background else await begun
+        return self.executions.begin_in_background(options.execution_id, begun) if background else await begun
 
     async def resume(
         self, execution_id: str, replies: Sequence[Reply] = (), *, decisions: Mapping[int, Decision] | None = None
@@ -329,7 +325,8 @@ class Runtime:
 
     async def check(self, text: str, *, hidden: Collection[str] = (), tenant: str = "") -> Problem | None:
         """What the check says of a program, which is not run; `None` if it would begin."""
-        return await self._planner.check(text, RunRequest(limits=self._limits, hidden=hidden, tenant=tenant))
+        options = ProgramOptions(hidden=hidden, tenant=tenant)
+        return await self._planner.check(text, RunRequest(options=options, limits=self._limits))
 
     async def call(
         self, name: str, arguments: Mapping[str, Value], *, idempotency_key: str | None = None,
@@ -381,8 +378,8 @@ class Runtime:
     def _own_tools(self, names: Sequence[str]) -> EngineTools:
         return self._planner.offer.own_tools(names)
 
-    def _session(self, name: str, keep_names: bool) -> Session | None:
-        return self.sessions.open(name, keep_names=keep_names) if name else None
+    def _session(self, options: ProgramOptions) -> Session | None:
+        return self.sessions.open(options.session, keep_names=options.keep_names) if options.session else None
 
     async def _open(self, execution: Execution) -> Paused | Outcome:
         try:

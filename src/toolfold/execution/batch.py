@@ -15,19 +15,21 @@ from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
 
+import msgspec
+
 from toolfold.errors import EngineCrashed, EngineError, EngineUnavailable, UsageError
+from toolfold.models import ProgramOptions
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
+    from collections.abc import Collection, Iterable, Sequence
 
-    from toolfold.models import File, Limits, Outcome, ToolSpec
+    from toolfold.models import Outcome, ToolSpec
 
 TRIES: Final = 4
 _FIRST_PAUSE_SECONDS: Final = 0.1
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Item:
+class Item(ProgramOptions, frozen=True, kw_only=True):
     """A program of a batch, with what differs from the others."""
 
     text: str
@@ -36,16 +38,6 @@ class Item:
     """Comes back with the outcome."""
     tools: Collection[str] | None = None
     """Names of the runtime's tools that this program may call; `None`: all of them."""
-    files: Sequence[File] = ()
-    limits: Limits | None = None
-    session: str = ""
-    keep_names: bool = False
-    seed: int | None = None
-    """Of its randomness; `None` takes a fresh one."""
-    stdin: str | None = None
-    clock: float | None = None
-    """These two as in `Runtime.run`."""
-    tenant: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,8 +64,7 @@ class Mappable(Protocol):
 
     @property
     def tools(self) -> tuple[ToolSpec, ...]: ...
-    @property
-    def run(self) -> Callable[..., Awaitable[Outcome]]: ...
+    async def run(self, text: str, *, options: ProgramOptions) -> Outcome: ...
 
 
 async def map_programs(runtime: Mappable, programs: Programs, *, in_flight: int) -> AsyncGenerator[Mapped, None]:
@@ -150,15 +141,13 @@ class _BatchRun:
             self._done.put_nowait(Mapped(index=index, item=item, outcome=outcome))
 
     async def _outcome(self, item: Item) -> Outcome:
-        hidden: Collection[str] = ()
+        options: ProgramOptions = item
         if item.tools is not None:
             hidden = _hidden_names(item.tools, self._runtime.tools)
+            options = msgspec.structs.replace(item, hidden=(*item.hidden, *hidden))
         for attempt in range(TRIES):
             try:
-                return await self._runtime.run(
-                    item.text, files=item.files, limits=item.limits, session=item.session, seed=item.seed,
-                    keep_names=item.keep_names, tenant=item.tenant, hidden=hidden, stdin=item.stdin, clock=item.clock,
-                )  # fmt: skip
+                return await self._runtime.run(item.text, options=options)
             except EngineError as error:
                 if attempt == TRIES - 1 or not self._may_try_again(error, item):
                     raise
@@ -170,7 +159,8 @@ class _BatchRun:
         # A session's earlier names are gone with its guest: the program would find others than it was written for.
         if isinstance(error, EngineUnavailable):
             return True
-        if not isinstance(error, EngineCrashed) or item.keep_names:
+        # Its id is on record.
+        if not isinstance(error, EngineCrashed) or item.keep_names or item.execution_id:
             return False
         safe = {spec.name for spec in self._runtime.tools if spec.read_only or spec.idempotent}
         return safe.issuperset(error.started)

@@ -9,7 +9,7 @@ from dataclasses import fields, replace
 from functools import wraps
 from inspect import signature
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, ParamSpec, TypedDict
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, ParamSpec, TypeVar
 
 import msgspec
 
@@ -18,65 +18,33 @@ from toolfold.errors import UsageError
 from toolfold.execution.clock import Alarm
 from toolfold.ledger.base import Ledger
 from toolfold.ledger.memory import MemoryLedger
-from toolfold.models import Limits, StartRecord
+from toolfold.models import Limits, ProgramOptions, StartRecord
 from toolfold.tools.policy import Policy
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Sequence
 
     from toolfold.engines.base import Engine, ReplayTape
     from toolfold.events import Listeners
     from toolfold.execution.history import ReplayHistory, Rerun
-    from toolfold.models import CallRecord, File, Program, ToolSpec
+    from toolfold.models import CallRecord, File, Program, ProgramKeywords, ToolSpec
     from toolfold.sessions import Session
     from toolfold.tools.learning import Learning
     from toolfold.tools.router import Router
     from toolfold.tools.tool import CallContext
 
 
-class StartOptions(TypedDict, total=False):
-    """The keywords of `Runtime.start`, for the two signatures that it has."""
-
-    tools: Sequence[ToolSpec]
-    files: Sequence[File]
-    limits: Limits | None
-    session: str
-    keep_names: bool
-    on_call: Callable[[CallRecord], None] | None
-    tenant: str
-    execution_id: str
-    rerun_of: str
-    repeat: Collection[str] | None
-    durable: bool
-    expires_at: float
-    hidden: Collection[str]
-    stdin: str | None
-    seed: int | None
-    clock: float | None
-
-
 class RunRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """What `run` and `start` were asked for."""
+    """What `run` and `start` were asked for, and what the runtime makes of it."""
 
-    outside: Sequence[ToolSpec] = ()
-    hidden: Collection[str] = ()
-    files: Sequence[File] = ()
+    options: ProgramOptions
     limits: Limits
-    on_call: Callable[[CallRecord], None] | None = None
-    rerun_of: str = ""
-    repeat: Collection[str] | None = None
     session: Session | None = None
+    outside: Sequence[ToolSpec] = ()
     can_pause: bool = False
-    tenant: str = ""
-    execution_id: str = ""
     expires_at: float = 0.0
     is_strict: bool = False
     is_durable: bool = False
-    seed: int | None = None
-    """Of the program's randomness; `None` takes a fresh one."""
-    stdin: str | None = None
-    clock: float | None = None
-    """These two as in `Program`."""
 
     @property
     def is_taped(self) -> bool:
@@ -98,12 +66,13 @@ def start_record_of(
     Raises:
         UsageError: there is more for standard input than a program may have.
     """
-    if request.stdin is not None or request.clock is not None:
+    options = request.options
+    if options.stdin is not None or options.clock is not None:
         program = _with_input(request, program)
-    new_files = (*outputs, *request.files)
+    new_files = (*outputs, *options.files)
     random_bytes = os.urandom(12)
     return StartRecord(
-        execution_id=request.execution_id or random_bytes[:8].hex(),
+        execution_id=options.execution_id or random_bytes[:8].hex(),
         program=program,
         tools=specs,
         outside=tuple([spec.name for spec in request.outside]) if request.outside else (),
@@ -113,12 +82,12 @@ def start_record_of(
         if saved_files or new_files
         else (),
         brought=tuple([file.name for file in new_files]) if new_files else (),
-        seed=int.from_bytes(random_bytes[8:]) if request.seed is None else request.seed,
+        seed=int.from_bytes(random_bytes[8:]) if options.seed is None else options.seed,
         engine=engine.name,
         isolation=engine.isolation,
-        tenant=request.tenant,
+        tenant=options.tenant,
         session=request.session.id if request.session else "",
-        rerun_of=request.rerun_of,
+        rerun_of=options.rerun_of,
         began_at=time.time(),
         expires_at=request.expires_at,
         is_strict=request.is_taped or request.is_strict,
@@ -127,10 +96,11 @@ def start_record_of(
 
 
 def _with_input(request: RunRequest, program: Program) -> Program:
-    size, most = len((request.stdin or "").encode("utf-8", "surrogatepass")), request.limits.temp_bytes
+    options = request.options
+    size, most = len((options.stdin or "").encode("utf-8", "surrogatepass")), request.limits.temp_bytes
     if size > most:
         raise UsageError(f"stdin has {size} bytes, more than {most}, the limit of temp_bytes; give it as a file")
-    return replace(program, stdin=request.stdin, clock=request.clock)
+    return replace(program, stdin=options.stdin, clock=options.clock)
 
 
 # ----------------------------------------------------------------------------------------------------
@@ -200,6 +170,7 @@ class ExecutionPlan(msgspec.Struct, frozen=True, kw_only=True):
 # What a runtime was given, looked at before it is used: one clear line for a wrong type, and a ledger for a path.
 
 _P = ParamSpec("_P")
+_Options = TypeVar("_Options", bound=ProgramOptions)
 _LIMITS: Final = {
     "timeout": "wall_seconds", "timeout_seconds": "wall_seconds", "memory": "memory_bytes", "max_calls": "calls",
     "max_output_bytes": "output_bytes", **{field.name: field.name for field in fields(Limits)},
@@ -235,6 +206,27 @@ def _instead(name: str, parameter_names: Iterable[str]) -> str:
 
     close = get_close_matches(name, parameter_names, n=1)
     return f"; did you mean {close[0]!r}?" if close else ""
+
+
+def merge_options(kind: type[_Options], options: ProgramOptions | None, keywords: ProgramKeywords) -> _Options:
+    """The options of one program: those that are given, with the keywords that are given beside them.
+
+    Raises:
+        UsageError: There is no such keyword.
+    """
+    try:
+        if options is None:
+            return kind(**keywords)
+        if not isinstance(options, kind):
+            return kind(**{**msgspec.structs.asdict(options), **keywords})
+        return msgspec.structs.replace(options, **keywords) if keywords else options
+    except TypeError:
+        names = kind.__struct_fields__
+        for name in keywords:
+            if name not in names:
+                verb = "start" if "tools" in names else "run"
+                raise UsageError(f"{verb} takes no {name!r}{_instead(name, names)}") from None
+        raise
 
 
 # Any: whatever a caller passes.

@@ -160,7 +160,7 @@ class ExecutionPlanner:
         has to close the execution, and to call `forget`.
         """
         check_text(text)
-        specs = self.offer.granted(request.outside, request.hidden)
+        specs = self.offer.granted(request.outside, request.options.hidden)
         help_specs = await self._help_specs(specs, request) if asks_for_words(text) else specs
         if request.session is None:
             self._expect(text, help_specs, request.limits)
@@ -169,7 +169,7 @@ class ExecutionPlanner:
         try:
             checker = self.offer.checker_for(specs)
             program = None
-            if request.stdin is None:
+            if request.options.stdin is None:
                 program = self._checks.check_at_once(text, checker, request.limits, request.known_names)
             if program is None:
                 program = await self._check(text, specs, checker, request)
@@ -184,7 +184,7 @@ class ExecutionPlanner:
     async def check(self, text: str, request: RunRequest) -> Problem | None:
         """Why it would be rejected."""
         check_text(text)
-        specs = self.offer.granted(request.outside, request.hidden)
+        specs = self.offer.granted(request.outside, request.options.hidden)
         checked = await self._check(text, specs, self.offer.checker_for(specs), request)
         return checked if isinstance(checked, Problem) else None
 
@@ -206,8 +206,8 @@ class ExecutionPlanner:
 
     async def _help_specs(self, specs: tuple[ToolSpec, ...], request: RunRequest) -> tuple[ToolSpec, ...]:
         """What `help()` tells of the tools: for a program that may ask, also what they were seen to return."""
-        await self.services.learning.read(request.tenant)
-        return tuple(self.services.learning.with_learned_schemas(specs, request.tenant))
+        await self.services.learning.read(request.options.tenant)
+        return tuple(self.services.learning.with_learned_schemas(specs, request.options.tenant))
 
     def _expect(self, text: str, specs: tuple[ToolSpec, ...], limits: Limits) -> None:
         """Have a guest make the program ready while it is checked; nothing if one has begun to."""
@@ -233,17 +233,19 @@ class ExecutionPlanner:
     ) -> Awaitable[Program | Problem]:
         def file_names() -> Iterable[str]:
             saved_files = self._sessions.listed(request.session.id) if request.session is not None else ()
-            return [*(file.name for file in request.files), *(file.name for file in saved_files)]
+            return [*(file.name for file in request.options.files), *(file.name for file in saved_files)]
 
         return self._checks.check(
             text, specs, checker=checker, limits=request.limits, known_names=request.known_names, file_names=file_names,
-            has_stdin=request.stdin is not None, tenant=request.tenant,
+            has_stdin=request.options.stdin is not None, tenant=request.options.tenant,
         )  # fmt: skip
 
     async def _rejected(self, problem: Problem, text: str, request: RunRequest) -> Outcome:
         services = self.services
         program = Program(text=text)
-        request = msgspec.structs.replace(request, execution_id="", outside=(), files=())  # the id is for one that runs
+        # The id is for one that runs.
+        options = msgspec.structs.replace(request.options, execution_id="", files=())
+        request = msgspec.structs.replace(request, options=options, outside=())
         start_record = start_record_of(
             request, program, (), engine=services.engine, saved_files=(), outputs=(), interface=services.interface
         )
@@ -263,8 +265,14 @@ class ExecutionPlanner:
 
     async def _planned(self, program: Program, specs: tuple[ToolSpec, ...], request: RunRequest) -> ExecutionPlan:
         ledger = self.services.ledger
-        rerun = Rerun(await history_of(ledger, request.rerun_of), request.repeat) if request.rerun_of else None
-        outputs = await earlier_output(program.text, ledger, request.tenant) if "output-" in program.text else ()
+        rerun = (
+            Rerun(await history_of(ledger, request.options.rerun_of), request.options.repeat)
+            if request.options.rerun_of
+            else None
+        )
+        outputs = (
+            await earlier_output(program.text, ledger, request.options.tenant) if "output-" in program.text else ()
+        )
         saved_files = self._sessions.files(request.session.id) if request.session is not None else ()
         start_record = start_record_of(
             request, program, specs, engine=self.services.engine, saved_files=saved_files, outputs=outputs,
@@ -272,7 +280,7 @@ class ExecutionPlanner:
         )  # fmt: skip
         plan = self._plan(
             start_record, ReplayTape() if request.is_taped else None, request.session, can_pause=request.can_pause,
-            on_call=request.on_call, rerun=rerun, is_durable=request.is_durable,
+            on_call=request.options.on_call, rerun=rerun, is_durable=request.is_durable,
         )  # fmt: skip
         forewarned = self.services.engine.capabilities.forewarned
         # What it asks for is served only when it is on record, as with a start that comes later.

@@ -10,7 +10,9 @@ from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mappi
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import TYPE_CHECKING, Any, Final, Self, Unpack
+
+import msgspec
 
 from toolfold.config import Config, load_config
 from toolfold.config.build import (
@@ -24,7 +26,8 @@ from toolfold.config.build import (
 )
 from toolfold.config.find import find_config
 from toolfold.errors import UsageError, install_extra
-from toolfold.models import Json, Outcome, Paused, ToolSpec, Value
+from toolfold.execution.request import merge_options
+from toolfold.models import Json, Outcome, Paused, ProgramOptions, StartOptions, ToolSpec, Value
 from toolfold.runtime import Runtime
 from toolfold.tools.catalog import Catalog
 from toolfold.tools.names import Globs, python_name
@@ -33,6 +36,7 @@ from toolfold.tools.search import SEARCH_SPEC, Index, search_tool
 from toolfold.tools.tool import CallContext, Tool
 
 if TYPE_CHECKING:
+    from toolfold.models import ProgramKeywords, StartKeywords
     from toolfold.sources.mcp import Bridge
     from toolfold.sources.mcp.server import ServerStatus
 
@@ -164,17 +168,26 @@ class BridgedRuntime(Runtime):
         finally:
             await super().__aexit__(*exc)
 
-    # Any: as in the runtime.
-    async def run(self, text: str, *, tenant: str = "", hidden: Collection[str] = (), **options: Any) -> Outcome:
+    async def run(
+        self, text: str, *, options: ProgramOptions | None = None, **keywords: Unpack[ProgramKeywords]
+    ) -> Outcome:
         """As in the runtime, with the servers' tools that the tenant may call."""
         await self._wait_for_servers(text)
-        return await super().run(text, tenant=tenant, hidden=self._hidden_with(tenant, hidden), **options)
+        return await super().run(text, options=self._hiding(merge_options(ProgramOptions, options, keywords)))
 
-    # Any: as in the runtime.
-    async def start(self, text: str, *, tenant: str = "", hidden: Collection[str] = (), **options: Any) -> Any:
+    # Any: one of two types, as in the runtime.
+    async def start(
+        self, text: str, *, background: bool = False, options: ProgramOptions | None = None,
+        **keywords: Unpack[StartKeywords],
+    ) -> Any:  # fmt: skip
         """As in the runtime, with the servers' tools that the tenant may call."""
         await self._wait_for_servers(text)
-        return await super().start(text, tenant=tenant, hidden=self._hidden_with(tenant, hidden), **options)
+        options = self._hiding(merge_options(StartOptions, options, keywords))
+        return await (
+            super().start(text, background=True, options=options)
+            if background
+            else super().start(text, options=options)
+        )
 
     # Any: as in the runtime.
     async def resume(self, execution_id: str, *args: Any, **options: Any) -> Paused | Outcome:
@@ -192,10 +205,10 @@ class BridgedRuntime(Runtime):
         """How each server is doing now."""
         return self._bridge.status()
 
-    def _hidden_with(self, tenant: str, names: Collection[str]) -> frozenset[str]:
-        """Tools that the tenant may not call, and those that a batch hides from one of its programs."""
-        hidden = self.hidden_from(tenant)
-        return hidden.union(names) if names else hidden
+    def _hiding(self, options: ProgramOptions) -> ProgramOptions:
+        """Without the tools that the tenant may not call, beside those that are hidden already."""
+        hidden = self.hidden_from(options.tenant)
+        return msgspec.structs.replace(options, hidden=hidden.union(options.hidden)) if hidden else options
 
     def hidden_from(self, tenant: str) -> frozenset[str]:
         """Tools of servers and APIs that this tenant's programs do not know of."""

@@ -13,8 +13,10 @@ import hashlib
 import secrets
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Final, Protocol, TypeAlias
+
+import msgspec
 
 from toolfold.errors import UsageError
 from toolfold.execution.batch import Item
@@ -192,7 +194,7 @@ class _Batch:
             self._running.result()
         future: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
         self._waiting.add(future)
-        self._items.put_nowait(replace(item, tag=future))
+        self._items.put_nowait(msgspec.structs.replace(item, tag=future))
         try:
             return await future
         finally:
@@ -254,8 +256,10 @@ class _EpisodeRun:
             raise UsageError(f"the policy gave a {type(program).__name__!r} in turn {number}; it must give a program")
         clock = None if usual.clock is None else usual.clock + number * _TURN_SECONDS
         files = () if turns else tuple(getattr(self._environment, "files", ()))
-        item = replace(usual, text=program, session=session, files=files, seed=self._derive_seed(f"program {number}"))
-        outcome = await self._batch.outcome(replace(item, clock=clock))
+        item = msgspec.structs.replace(
+            usual, text=program, session=session, files=files, seed=self._derive_seed(f"program {number}"), clock=clock
+        )
+        outcome = await self._batch.outcome(item)
         step = self._environment.step(outcome)
         return Turn(
             program=program, outcome=outcome, observation=step.observation, reward=float(step.reward),

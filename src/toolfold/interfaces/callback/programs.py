@@ -33,7 +33,7 @@ from toolfold.interfaces.callback.messages import (
     to_json,
 )
 from toolfold.interfaces.media import value_as_json
-from toolfold.models import Call, Limits, Outcome, Paused, Problem, Reply, ToolSpec, Value
+from toolfold.models import Call, Limits, Outcome, Paused, Problem, ProgramOptions, Reply, ToolSpec, Value
 from toolfold.program.known_names import mentioned_names
 from toolfold.runtime import Runtime
 from toolfold.sources.files import replace_file
@@ -58,9 +58,8 @@ class CallbackRequest:
     tools_available: Sequence[str | ListedTool] | None = None
     workspace: Path | None = None
     """Where it is saved, if not in the workspace of all."""
-    seed: int | None = None
-    clock: float | None = None
-    """These two as in `Runtime.run`; with a clock, no real time is in the answer."""
+    options: ProgramOptions = field(default_factory=ProgramOptions)
+    """Of the program, but for its limits; with a clock, no real time is in the answer."""
     name: str = ""
     """What ids of its calls have in them; by default the id of the execution."""
 
@@ -116,7 +115,7 @@ class CallbackExecutions:
             frame = frame_of(replace(request, workspace=request.workspace or self._workspace), is_saved=True)
             reserved_names = {name for spec in self._runtime.tools for name in (spec.python_name, *spec.aliases)}
             specs = await parent_specs(request, limits, reserved_names, self._large_texts) if has_parent else ()
-            step = await self._runtime.start(request.code, tools=specs, limits=limits)
+            step = await self._runtime.start(request.code, options=request.options, tools=specs, limits=limits)
         except ToolfoldError as error:
             return "", ResumeResult(final=error_json(error, with_seconds(frame, began)), has_failed=True)
         loop = asyncio.get_running_loop()
@@ -273,7 +272,9 @@ def frame_of(request: CallbackRequest, *, is_saved: bool = False) -> Frame:
     if is_saved and request.filename is not None:
         assert request.workspace is not None
         path = save_program(request.code, request.filename, request.workspace)
-    return Frame(seconds=0.0, timeout_seconds=request.timeout_seconds, file_path=path, is_timed=request.clock is None)
+    return Frame(
+        seconds=0.0, timeout_seconds=request.timeout_seconds, file_path=path, is_timed=request.options.clock is None
+    )
 
 
 async def parent_specs(
@@ -361,7 +362,7 @@ class InlinePrograms:
             specs = await parent_specs(request, limits, (), self._large_texts)
             # Nothing may come in between: what begins next has these tools, and keeps them.
             self._runtime.replace_tools(calls.tools(specs))
-            outcome = await self._runtime.run(request.code, limits=limits, seed=request.seed, clock=request.clock)
+            outcome = await self._runtime.run(request.code, options=request.options, limits=limits)
         except ToolfoldError as error:
             return error_json(error, with_seconds(frame, began), calls.entries), True
         return to_json(outcome, calls.entries, with_seconds(frame, began)), outcome.status != "finished"
@@ -376,7 +377,7 @@ class _InlineCalls:
         self._answer = answer
         self._reply_bytes = reply_bytes
         self._room = asyncio.Semaphore(AT_ONCE)
-        self._reply_barrier = _ReplyBarrier() if request.clock is not None else None
+        self._reply_barrier = _ReplyBarrier() if request.options.clock is not None else None
 
     def tools(self, specs: Sequence[ToolSpec]) -> list[Tool]:
         """The parent's, each of which leads here."""

@@ -7,13 +7,13 @@ import stat
 import sys
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
 from typing import Final
 
 from toolfold.errors import UsageError
-from toolfold.models import MIB, File, Limits
+from toolfold.models import MIB, File, Limits, ProgramOptions
 
 _LONGEST_TIMEOUT_SECONDS: Final = 86_400
 _PRINTED_BYTES: Final = 8 * MIB
@@ -155,3 +155,5 @@ class RunOptions:
     yes: bool = False
     """Every call that needs approval has it."""
     detach: bool = False
+    program_options: ProgramOptions = field(default_factory=ProgramOptions)
+    """How the program is run, but for what is read later: its limits and files."""

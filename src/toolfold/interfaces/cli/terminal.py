@@ -9,10 +9,10 @@ import sys
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from toolfold.errors import LedgerFailed
-from toolfold.models import Outcome
+from toolfold.models import Outcome, ProgramOptions
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -60,10 +60,9 @@ def is_live(stdout: int, *, as_json: bool) -> bool:
     return not as_json and os.isatty(stdout)
 
 
-# Any: the options of `Runtime.start`.
-async def run_and_show(runtime: Runtime, ledger: Ledger, text: str, stdout: int, **options: Any) -> Outcome:
+async def run_and_show(runtime: Runtime, ledger: Ledger, text: str, stdout: int, options: ProgramOptions) -> Outcome:
     """Run a program, show what it prints and, if it takes long, its calls; the outcome has the rest of its output."""
-    execution = await runtime.start(text, background=True, **options)
+    execution = await runtime.start(text, background=True, options=options)
     printer = OutputPrinter(stdout)
     print_task = asyncio.ensure_future(_print_parts(execution.output(), printer))
     draw_task = asyncio.ensure_future(draw(ledger, execution.id)) if can_draw() else None

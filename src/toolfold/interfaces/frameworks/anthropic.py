@@ -185,7 +185,7 @@ class AnthropicTool:
         text = program_text(item["input"])
         if isinstance(text, ModelAnswer):
             return text
-        return await self._step(entry.runtime.start(text, tools=entry.outside, **entry.options()), answer)
+        return await self._step(entry.runtime.start(text, options=entry.options(), tools=entry.outside), answer)
 
     async def _step(
         self, work: Awaitable[Paused | Outcome], answer: AnswerPause = refuse_approvals

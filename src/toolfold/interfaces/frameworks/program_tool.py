@@ -8,13 +8,13 @@ import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, TypedDict
+from typing import Any, Final
 
 from toolfold.errors import EngineCrashed, UsageError
 from toolfold.execution.described_files import DescribedFiles
 from toolfold.interfaces.media import describe_media, images_in
 from toolfold.interfaces.prompts import lessons, tools_text
-from toolfold.models import File, Json, Limits, Outcome, Reply, ToolSpec, Value
+from toolfold.models import File, Json, Limits, Outcome, ProgramOptions, Reply, ToolSpec, Value
 from toolfold.runtime import Runtime
 from toolfold.tools.learning import ToolLessons
 
@@ -162,15 +162,6 @@ _LONGEST_NAME: Final = 64
 _NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,64}", re.ASCII)
 
 
-class ProgramOptions(TypedDict):
-    """What each program of an entry is run with."""
-
-    files: Sequence[File]
-    limits: Limits | None
-    session: str
-    keep_names: bool
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
     """A way into one runtime.
@@ -223,12 +214,12 @@ class Entry:
 
     async def run(self, text: str) -> Outcome:
         """One program, to its end."""
-        return await self.runtime.run(text, **self.options())
+        return await self.runtime.run(text, options=self.options())
 
     def options(self) -> ProgramOptions:
         """Of each program."""
         files = self.files.files_for(self.session, self.runtime.sessions)
-        return {"files": files, "limits": self.limits, "session": self.session, "keep_names": bool(self.session)}
+        return ProgramOptions(files=files, limits=self.limits, session=self.session, keep_names=bool(self.session))
 
     async def answer(self, name: str, arguments: Mapping[str, Any] | str) -> ModelAnswer:
         """A model's call of this tool or of a direct one; its mistakes are answered, not raised."""

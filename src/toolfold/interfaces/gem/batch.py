@@ -24,7 +24,7 @@ from toolfold.interfaces.callback.programs import InlinePrograms
 from toolfold.interfaces.callback.server import TOOL, final_result, parse_request, refusal_result
 from toolfold.interfaces.gem.child import Child, ChildConnection
 from toolfold.interfaces.gem.tool import Executor, OnOutput, ProgrammaticToolCallingTool, answer_current
-from toolfold.models import Limits
+from toolfold.models import Limits, ProgramOptions
 from toolfold.runtime import Runtime
 
 _T = TypeVar("_T")
@@ -149,7 +149,7 @@ class _LocalChild:
         except UsageError as error:
             return refusal_result(error)
         if self._seed is not None:
-            request = replace(request, seed=self._seed, clock=CLOCK, name=self._name)
+            request = replace(request, options=ProgramOptions(seed=self._seed, clock=CLOCK), name=self._name)
         async with self._room:
             text, has_failed = await self._programs.run(request, answer_current)
         return final_result(text, has_failed=has_failed)

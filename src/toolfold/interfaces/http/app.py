@@ -233,6 +233,7 @@ class _HttpInterface:
             files=body.files or [],
             timeout_seconds=self._timeout(body.timeout),
             request_id=received.request_id,
+            options=body.options(),
         )
         return self.responses.respond(request, await self._start(request, start, received))
 
@@ -247,6 +248,7 @@ class _HttpInterface:
             files=body.files or [],
             timeout_seconds=self._timeout(body.timeout),
             request_id=received.request_id,
+            options=body.options(),
         )
         return self.responses.respond(request, await self._start(request, start, received))
 

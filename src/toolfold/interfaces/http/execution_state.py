@@ -9,7 +9,7 @@ from typing import Any, Final, Literal, NamedTuple, Protocol, TypeAlias, get_arg
 
 from toolfold.interfaces.http.render import ApiResponse
 from toolfold.interfaces.http.requests import FileReference, ForwardedRequest, ForwardedResponse
-from toolfold.models import Outcome, Paused, ToolSpec
+from toolfold.models import Outcome, Paused, ProgramOptions, ToolSpec
 
 # ----------------------------------------------------------------------------------------------------
 # The life of an execution that this process holds, as a table. Pure.
@@ -66,6 +66,8 @@ class StartRequest:
     tools: Sequence[ToolSpec] = ()
     files: Sequence[FileReference] = ()
     timeout_seconds: float
+    options: ProgramOptions = field(default_factory=ProgramOptions)
+    """What else its body says of the program."""
     request_id: str = ""
     execution_id: str = ""
     """Fixed where the request may be sent again; empty takes a new one."""

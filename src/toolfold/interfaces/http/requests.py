@@ -18,7 +18,7 @@ from toolfold.execution.history import BY_CALLER, RecordedExecution
 from toolfold.interfaces.http.access.tokens import Token
 from toolfold.interfaces.http.render import INVALID_TOKEN, Refusal, call_name
 from toolfold.interfaces.http.settings import ALL_ROLES, Role
-from toolfold.models import Reply, ToolSpec
+from toolfold.models import ProgramOptions, Reply, ToolSpec
 from toolfold.tools.arguments import bound_schema
 from toolfold.tools.names import unique_names
 from toolfold.tools.tool import Decision
@@ -82,7 +82,15 @@ class ApprovalDecision(RequestBody):
     """Instead of those that the program gave; only for this call."""
 
 
-class ExecuteRequest(RequestBody):
+class ProgramBody(RequestBody):
+    """A body with a program."""
+
+    def options(self) -> ProgramOptions:
+        """How its program is run, but for what the server decides: files, limits, tenant, session and id."""
+        return ProgramOptions()
+
+
+class ExecuteRequest(ProgramBody):
     """`POST /exec`: a program without tools."""
 
     code: str
@@ -93,7 +101,7 @@ class ExecuteRequest(RequestBody):
     files: list[FileReference] | None = None
 
 
-class BatchProgram(RequestBody):
+class BatchProgram(ProgramBody):
     """One program of a batch."""
 
     code: str
@@ -115,6 +123,10 @@ class BatchProgram(RequestBody):
     clock: Annotated[float, Field(strict=True, allow_inf_nan=False, ge=0, lt=1e11)] | None = None
     """What its clocks say at its start, in seconds since 1970; with a seed it says the same each time."""
 
+    def options(self) -> ProgramOptions:
+        """Also what makes it repeatable."""
+        return ProgramOptions(stdin=self.stdin, seed=self.seed, clock=self.clock)
+
 
 class BatchRequest(RequestBody):
     """`POST /exec/batch`."""
@@ -123,7 +135,7 @@ class BatchRequest(RequestBody):
     """At most 10,000."""
 
 
-class RunCodeRequest(RequestBody):
+class RunCodeRequest(ProgramBody):
     """`POST /run_code`, as SandboxFusion has it."""
 
     code: str
@@ -140,8 +152,12 @@ class RunCodeRequest(RequestBody):
     fetch_files: list[str] = Field(default_factory=list)
     """Names of files to send back."""
 
+    def options(self) -> ProgramOptions:
+        """With its standard input."""
+        return ProgramOptions(stdin=self.stdin)
 
-class ProgrammaticRequest(RequestBody):
+
+class ProgrammaticRequest(ProgramBody):
     """`POST /exec/programmatic`: `code` and `tools` to start, or `continuation_token` and `tool_results` to go on."""
 
     model_config = ConfigDict(

@@ -15,6 +15,7 @@ from contextlib import aclosing
 from dataclasses import replace
 from typing import Any, Final, Protocol, TypeVar
 
+import msgspec
 from fastapi import Request, Response
 from starlette.responses import StreamingResponse
 
@@ -37,7 +38,7 @@ from toolfold.interfaces.http.render import (
 from toolfold.interfaces.http.requests import ForwardedRequest
 from toolfold.interfaces.http.responses import json_response
 from toolfold.interfaces.http.settings import Settings
-from toolfold.models import MIB, File, Limits, Outcome, ToolSpec
+from toolfold.models import MIB, File, Limits, Outcome, ProgramOptions, ToolSpec
 from toolfold.runtime import Runtime
 
 _T = TypeVar("_T")
@@ -85,15 +86,14 @@ class OneShotRoutes:
         """For `map_programs`."""
         return self._runtime.tools
 
-    # Any: the keywords of `Runtime.run`.
-    async def run(self, text: str, *, tenant: str, hangup: Hangup | None = None, **options: Any) -> Outcome:
+    async def run(self, text: str, *, options: ProgramOptions, hangup: Hangup | None = None) -> Outcome:
         """One program, in a turn of its tenant; cancelled when `hangup` says that its client has left."""
-        async with self._gate.turn(tenant, hangup) as queue_seconds:
+        async with self._gate.turn(options.tenant, hangup) as queue_seconds:
             self._metrics.observe("queue_seconds", queue_seconds)
             self._metrics.running += 1
             try:
                 async with while_connected(hangup):
-                    outcome = await self._runtime.run(text, tenant=tenant, **options)
+                    outcome = await self._runtime.run(text, options=options)
             finally:
                 self._metrics.running -= 1
         self._metrics.add("executions", status=outcome.status)
@@ -122,12 +122,9 @@ class OneShotRoutes:
         """One program in the shapes of SandboxFusion."""
         received = await self._reader.received(request, is_start=True)
         body = await self._reader.read(request, received, requests.RunCodeRequest)
-        job = item_of(body, self._limits, most_seconds=self._settings.max_timeout_seconds)
+        options = options_of(body, self._limits, received.tenant, most_seconds=self._settings.max_timeout_seconds)
         self._gate.start(received.tenant)
-        running = self.run(
-            job.text, tenant=received.tenant, hangup=self._reader.hangup(request), files=job.files, limits=job.limits,
-            stdin=job.stdin,
-        )  # fmt: skip
+        running = self.run(body.code, options=options, hangup=self._reader.hangup(request))
         try:
             outcome = await self._tracked(running)
         except asyncio.CancelledError:
@@ -138,7 +135,7 @@ class OneShotRoutes:
             self._metrics.add("executions", status="broken")
             started = bool(error.started) if isinstance(error, ToolfoldError) else False
             return json_response(200, broken(interruption_refusal(error, started=started).text))
-        return json_response(200, run_code_response(outcome, body, job.files))
+        return json_response(200, run_code_response(outcome, body, options.files))
 
     async def batch(self, request: Request) -> Response:
         """Many programs; each has its line in the answer as soon as it has ended."""
@@ -179,10 +176,9 @@ class OneShotRoutes:
                 await asyncio.to_thread(self._files.read_references, tenant, "", program.files) if program.files else ()
             )
             seconds = self._settings.timeout_seconds if program.timeout is None else program.timeout / 1000
-            yield Item(
-                text=program.code, tag=program.id, files=files, limits=replace(self._limits, wall_seconds=seconds),
-                seed=program.seed, stdin=program.stdin, clock=program.clock, tenant=tenant,
-            )  # fmt: skip
+            limits = replace(self._limits, wall_seconds=seconds)
+            options = msgspec.structs.replace(program.options(), files=files, limits=limits, tenant=tenant)
+            yield Item(text=program.code, tag=program.id, **msgspec.structs.asdict(options))
 
     async def _lines(self, shots: _BatchRunner, items: AsyncIterator[Item]) -> AsyncIterator[bytes]:
         lines: asyncio.Queue[bytes] = asyncio.Queue(maxsize=1)
@@ -235,12 +231,11 @@ class _BatchRunner:
     def tools(self) -> tuple[ToolSpec, ...]:
         return self._shots.tools
 
-    # Any: the same.
-    async def run(self, text: str, *, tenant: str = "", **options: Any) -> Outcome:
-        await self._gate.wait_for_start(tenant)
+    async def run(self, text: str, *, options: ProgramOptions) -> Outcome:
+        await self._gate.wait_for_start(options.tenant)
         while True:
             try:
-                return await self._shots.run(text, tenant=tenant, **options)
+                return await self._shots.run(text, options=options)
             except Refusal as refusal:
                 if not refusal.retry_after_seconds:
                     raise
@@ -272,8 +267,8 @@ _KILLED: Final = 137
 """What a shell says of a process that was killed."""
 
 
-def item_of(body: requests.RunCodeRequest, limits: Limits, *, most_seconds: float) -> Item:
-    """What to run.
+def options_of(body: requests.RunCodeRequest, limits: Limits, tenant: str, *, most_seconds: float) -> ProgramOptions:
+    """What to run it with.
 
     Raises:
         Refusal: 400, in one line.
@@ -291,7 +286,7 @@ def item_of(body: requests.RunCodeRequest, limits: Limits, *, most_seconds: floa
         limits, wall_seconds=seconds, memory_bytes=memory,
         output_bytes=max(_OUTPUT_BYTES, limits.output_bytes),
     )  # fmt: skip
-    return Item(text=body.code, files=files, limits=own, stdin=body.stdin)
+    return msgspec.structs.replace(body.options(), files=files, limits=own, tenant=tenant)
 
 
 def _file(name: str, data: str) -> File:

@@ -106,9 +106,9 @@ class StepRunner:
         self, execution: ApiExecution, start: StartRequest, files: Sequence[File], limits: Limits
     ) -> Coroutine[Any, Any, Paused | Outcome]:
         return self._runtime.start(
-            start.code, tools=start.tools, files=files, limits=limits, session=key_of(start.tenant, start.session),
-            tenant=start.tenant, execution_id=execution.execution_id, durable=bool(start.execution_id),
-            expires_at=execution.deadline,
+            start.code, options=start.options, tools=start.tools, files=files, limits=limits,
+            session=key_of(start.tenant, start.session), tenant=start.tenant, execution_id=execution.execution_id,
+            durable=bool(start.execution_id), expires_at=execution.deadline,
         )  # fmt: skip
 
     async def resume(

@@ -24,7 +24,7 @@ from toolfold.errors import ToolRefused, UsageError
 from toolfold.execution.background import Answers, drive, refuse_approvals
 from toolfold.execution.output import Output
 from toolfold.interfaces.mcp.questions import CLIENT_ROUNDS, ClientQuestions, approval_form, decision_of
-from toolfold.models import Call, CallRecord, File, Limits, Outcome, Paused, ToolSpec
+from toolfold.models import Call, CallRecord, File, Limits, Outcome, Paused, ProgramOptions, ToolSpec
 from toolfold.runtime import Runtime
 from toolfold.tools.tool import Decision
 
@@ -290,13 +290,13 @@ class McpProgram:
         if before is not None:
             await before(self)
         # Without a session nothing is kept, whatever `keep_names` says.
-        options: dict[str, Any] = {
-            "limits": self.limits, "on_call": self._count, "session": self._session, "keep_names": True,
-            "execution_id": self.execution_id, "files": files,
-        }  # fmt: skip
+        options = ProgramOptions(
+            limits=self.limits, on_call=self._count, session=self._session, keep_names=True,
+            execution_id=self.execution_id, files=files,
+        )  # fmt: skip
         if not self.can_ask and not is_driven:
-            return await self._runtime.run(text, **options)
-        return await self._drive(self._runtime.start(text, durable=self.is_durable, **options))
+            return await self._runtime.run(text, options=options)
+        return await self._drive(self._runtime.start(text, options=options, durable=self.is_durable))
 
     # Any: what a coroutine yields and is sent is asyncio's business.
     async def _drive(self, begin: Coroutine[Any, Any, Paused | Outcome]) -> Outcome:

@@ -13,12 +13,11 @@ import asyncio
 import fcntl
 import json
 import os
-import secrets
 import signal
 import sys
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -32,7 +31,7 @@ from toolfold.interfaces.cli.process import Exit, exit_of_error, exit_of_status,
 from toolfold.interfaces.cli.setup import choose_engine, nearest_config, open_for_command, runtime_factory
 from toolfold.ledger.listing import changes_of
 from toolfold.ledger.remote_approval import DecisionStore, LedgerApproval
-from toolfold.models import NOTHING_RAN, File, Limits, Outcome
+from toolfold.models import NOTHING_RAN, Limits, Outcome, ProgramOptions
 from toolfold.runtime import Runtime
 
 if TYPE_CHECKING:
@@ -53,12 +52,13 @@ class DetachedJob:
     execution_id: str
     options: RunOptions
     text: str
-    files: tuple[File, ...] = ()
+    program_options: ProgramOptions = field(default_factory=ProgramOptions)
+    """Of one that is new."""
     limits: Limits
     is_new: bool = True
 
 
-def start_detached(options: RunOptions, text: str, files: Sequence[File], limits: Limits) -> int:
+def start_detached(options: RunOptions, text: str, program_options: ProgramOptions, limits: Limits) -> int:
     """Start it, print the id to wait for, and return the exit code."""
     if options.out is not None or options.as_json:
         option = "--out" if options.out is not None else "--json"
@@ -66,8 +66,9 @@ def start_detached(options: RunOptions, text: str, files: Sequence[File], limits
     if options.ledger == "memory":
         raise UsageError("--detach needs a ledger that outlives this command; --ledger memory does not")
     job = DetachedJob(
-        execution_id=secrets.token_hex(8), options=_absolute(options), text=text, files=tuple(files), limits=limits
-    )
+        execution_id=program_options.execution_id, options=_absolute(options), text=text,
+        program_options=program_options, limits=limits,
+    )  # fmt: skip
     report = start(job)
     if report["text"]:
         print(report["text"], end="", file=sys.stderr)
@@ -195,7 +196,9 @@ def _lock(job: DetachedJob) -> int | None:
         reason = (error.strerror or "unknown reason").lower()
         raise UsageError(f"the state folder cannot be locked: {reason}; set XDG_STATE_HOME to a local disk") from error
     if job.is_new:
-        os.write(handle, json.dumps({**asdict(job.options), "cwd": str(Path.cwd())}, default=str).encode())
+        # Without the program's own options: its record has them.
+        values = {key: value for key, value in asdict(job.options).items() if key != "program_options"}
+        os.write(handle, json.dumps({**values, "cwd": str(Path.cwd())}, default=str).encode())
     return handle
 
 
@@ -266,9 +269,7 @@ async def _run(job: DetachedJob, make_runtime: Callable[..., Runtime], ledger: L
 async def _begin(job: DetachedJob, runtime: Runtime) -> BackgroundExecution:
     if not job.is_new:
         return await runtime.executions.attach(job.execution_id)
-    return await runtime.start(
-        job.text, background=True, execution_id=job.execution_id, files=job.files, limits=job.limits
-    )
+    return await runtime.start(job.text, background=True, options=job.program_options)
 
 
 # Any: whatever it is waited for.

@@ -12,12 +12,14 @@ from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import msgspec
+
 from toolfold.errors import UsageError
 from toolfold.interfaces.cli.inputs import RunOptions, limits_for, read_files, read_program, with_limits
 from toolfold.interfaces.cli.output import prepare_folder, save_files
 from toolfold.interfaces.cli.process import Exit, exit_of_status
 from toolfold.interfaces.cli.setup import choose_engine, nearest_config, runtime_factory
-from toolfold.models import CallRecord, File, Limits, Outcome
+from toolfold.models import CallRecord, Limits, Outcome, ProgramOptions
 
 if TYPE_CHECKING:
     from toolfold.config import Config
@@ -29,12 +31,12 @@ if TYPE_CHECKING:
 def run_program(options: RunOptions, open_runtime: Callable[..., Runtime] | None = None) -> int:
     """Run it, print it, and return the exit code."""
     setup = _prepare(options)
-    text, files, limits = setup.text, setup.files, setup.limits
+    text, limits = setup.text, setup.limits
     if options.detach:
         # Imported here: hardly any run is left behind.
         from toolfold.interfaces.cli.commands.detached import start_detached  # noqa: PLC0415
 
-        return start_detached(options, text, files, limits)
+        return start_detached(options, text, setup.program_options, limits)
     if options.out is not None:
         prepare_folder(options.out)
     with _early_sandbox(setup, is_enabled=open_runtime is None):
@@ -60,9 +62,7 @@ def run_program(options: RunOptions, open_runtime: Callable[..., Runtime] | None
                 telemetry="opentelemetry" in sys.modules,
             )
             live = stdout if is_live(stdout, as_json=options.as_json) else None
-            outcome = run_until_stopped(
-                _run_once(make_runtime, ledger, options, live, text, files=files, limits=limits)
-            )
+            outcome = run_until_stopped(_run_once(make_runtime, ledger, options, live, text, setup.program_options))
         return outcome if isinstance(outcome, int) else finish(outcome, options)
 
 
@@ -74,7 +74,7 @@ class _RunSetup(NamedTuple):
     """Arguments of the runtime; each has its own type."""
     limits: Limits
     text: str
-    files: tuple[File, ...]
+    program_options: ProgramOptions
 
 
 def _prepare(options: RunOptions) -> _RunSetup:
@@ -97,7 +97,11 @@ def _prepare(options: RunOptions) -> _RunSetup:
     default_limits = with_limits(options.limits, default_limits)
     limits = limits_for(options.timeout_seconds, as_json=options.as_json, default_limits=default_limits)
     text = options.code if options.code is not None else read_program(options.program, limits)
-    return _RunSetup(config, engine_arguments, limits, text, read_files(options.files, limits))
+    files = read_files(options.files, limits)
+    program_options = msgspec.structs.replace(
+        options.program_options, files=files, limits=limits, execution_id=secrets.token_hex(8)
+    )
+    return _RunSetup(config, engine_arguments, limits, text, program_options)
 
 
 @contextmanager
@@ -142,24 +146,23 @@ def stdout_to_stderr() -> Iterator[int]:
         os.close(saved_stdout)
 
 
-# Any: options of `Runtime.run`.
 async def _run_once(
-    factory: Callable[[], Runtime], ledger: Ledger, options: RunOptions, live: int | None, text: str, **arguments: Any
+    factory: Callable[[], Runtime], ledger: Ledger, options: RunOptions, live: int | None, text: str,
+    program_options: ProgramOptions,
 ) -> Outcome:  # fmt: skip
-    execution_id = secrets.token_hex(8)
     try:
         async with factory() as runtime:
-            arguments["execution_id"] = execution_id
-            arguments["on_call"] = show_call(always=options.is_verbose)
+            on_call = show_call(always=options.is_verbose)
+            program_options = msgspec.structs.replace(program_options, on_call=on_call)
             if live is not None:
                 from toolfold.interfaces.cli.terminal import run_and_show  # noqa: PLC0415 - as above
 
-                return await run_and_show(runtime, ledger, text, live, **arguments)
-            return await runtime.run(text, **arguments)
+                return await run_and_show(runtime, ledger, text, live, program_options)
+            return await runtime.run(text, options=program_options)
     except asyncio.CancelledError:
         from toolfold.interfaces.cli.history import report_stop  # noqa: PLC0415 - hardly any program is stopped
 
-        await report_stop(ledger, execution_id, where=options.ledger)
+        await report_stop(ledger, program_options.execution_id, where=options.ledger)
         raise
     finally:
         await ledger.close()

@@ -11,7 +11,7 @@ import sys
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from toolfold.errors import UsageError
 from toolfold.execution.history import end_recorded
@@ -27,7 +27,7 @@ from toolfold.interfaces.cli.terminal import OutputPrinter, is_live, run_and_sho
 from toolfold.ledger.base import CallEntry, DecisionEntry, ExecutionHistory, Ledger, Moment
 from toolfold.ledger.listing import changes_of
 from toolfold.ledger.remote_approval import DecisionStore, arguments_digest, decision_seal, lock
-from toolfold.models import Call, Outcome
+from toolfold.models import Call, Outcome, ProgramOptions
 from toolfold.runtime import Runtime
 
 if TYPE_CHECKING:
@@ -234,16 +234,13 @@ def rerun(
 
     async def once(runtime: Runtime) -> Outcome:
         async with runtime:
-            arguments: Any = {
-                "files": start_record.files,
-                "limits": limits,
-                "rerun_of": start_record.execution_id,
-                "repeat": repeat,
-            }
-            arguments |= {"stdin": start_record.program.stdin, "clock": start_record.program.clock}
+            program_options = ProgramOptions(
+                files=start_record.files, limits=limits, rerun_of=start_record.execution_id, repeat=repeat,
+                stdin=start_record.program.stdin, clock=start_record.program.clock, on_call=show_call(),
+            )  # fmt: skip
             if is_live(stdout, as_json=options.as_json):
-                return await run_and_show(runtime, ledger, text, stdout, on_call=show_call(), **arguments)
-            return await runtime.run(text, on_call=show_call(), **arguments)
+                return await run_and_show(runtime, ledger, text, stdout, program_options)
+            return await runtime.run(text, options=program_options)
 
     with stdout_to_stderr() as stdout:
         runtime = runtime_factory(config, text, Runtime)(
