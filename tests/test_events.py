@@ -22,7 +22,7 @@ from toolfold.events import (
     ToolReplied,
     ToolRetried,
 )
-from toolfold.models import Call, CallRecord, StartRecord
+from toolfold.models import Call
 from toolfold.tools.policy import Policy
 from toolfold.tools.tool import Decision
 
@@ -142,30 +142,6 @@ async def test_listeners_add_to_the_log(caplog: pytest.LogCaptureFixture) -> Non
     assert [line.partition(" ms")[0].rpartition(" ")[0] for line in caplog.messages if " call 1 " in line] == [
         f"{told[0].execution_id} call 1 double(7 bytes)"  # type: ignore[union-attr]
     ]
-
-
-async def test_an_observer_of_four_methods_still_works_with_a_warning() -> None:
-    told: list[str] = []
-
-    class Old:
-        def began(self, begun: StartRecord) -> None:
-            told.append("began")
-
-        def called(self, execution_id: str, call: Call) -> None:
-            told.append(f"called {call.tool}")
-
-        def replied(self, execution_id: str, record: CallRecord) -> None:
-            told.append(f"replied {record.name}")
-
-        def ended(self, execution_id: str, outcome: Outcome) -> None:
-            told.append(outcome.status)
-
-    with pytest.warns(DeprecationWarning, match="`observer` is deprecated; use `listeners="):
-        runtime = Runtime([double], observer=Old())
-    async with runtime:
-        await runtime.run("await double(x=2)")
-
-    assert told == ["began", "called double", "replied double", "finished"]
 
 
 def test_nobody_makes_events_where_nobody_listens() -> None:

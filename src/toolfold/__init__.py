@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from toolfold.tools.policy import Policy
     from toolfold.tools.tool import CallContext, Decision, Tool
 
-__version__ = "0.1.0"
+__version__ = "0.2.0.dev0"
 
 __all__ = [
     "Answers",

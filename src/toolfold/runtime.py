@@ -49,7 +49,6 @@ from toolfold.ledger import base
 from toolfold.models import Call, Limits, Outcome, Paused, ProgramOptions, Reply, StartOptions
 from toolfold.sessions import SessionLimits, Sessions
 from toolfold.sources.functions import as_tool
-from toolfold.telemetry.log import from_observer
 from toolfold.telemetry.otel import usual_listeners
 from toolfold.tools.learning import Learning, create_learning
 from toolfold.tools.policy import Policy
@@ -76,7 +75,6 @@ if TYPE_CHECKING:
     from toolfold.models import File, Problem, ProgramKeywords, StartKeywords, ToolSpec, Value
     from toolfold.sessions import Session
     from toolfold.sessions.stores import FileStore
-    from toolfold.telemetry.log import Observer
     from toolfold.tools.embedding import Embedder
     from toolfold.tools.router import Router, Wrapper
     from toolfold.tools.tool import Approve, Decision, Spent, Tool
@@ -125,7 +123,7 @@ class Runtime:
         telemetry: bool = True, may_ask: bool = False, before_files: Callable[[str], Awaitable[None]] | None = None,
         type_check: bool | None = None, paused_limits: PausedLimits | None = None, isolation: str | None = None,
         warm: int | None = None, accept_no_isolation: bool | None = None, host_libraries: bool | None = None,
-        observer: Observer | None = None, learn: bool | Learning = True, interface: str = "library",
+        learn: bool | Learning = True, interface: str = "library",
     ) -> None:  # fmt: skip
         check_types(tools=tools, engine=engine, limits=limits, policy=policy, approve=approve, listeners=listeners)
         self._limits = limits or Limits()
@@ -146,7 +144,7 @@ class Runtime:
             engine=self._engine,
             router=offer.router,
             ledger=ledger,
-            listeners=Listeners([*listeners, *from_observer(observer)], usual_listeners(with_telemetry=telemetry)),
+            listeners=Listeners(listeners, usual_listeners(with_telemetry=telemetry)),
             learning=learning,
             context=CallContext(entry_name=entry_name, approve=approve, learned=learning.index),
             interface=interface,

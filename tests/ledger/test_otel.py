@@ -9,7 +9,6 @@ import toolfold
 from tests.ledger.made_up import begun, outcome
 from toolfold import Problem
 from toolfold.models import Call, CallRecord
-from toolfold.telemetry.log import ObserverListener
 from toolfold.telemetry.otel import OtelObserver
 
 sdk_metrics = pytest.importorskip("opentelemetry.sdk.metrics")
@@ -187,7 +186,7 @@ async def test_a_program_in_a_real_runtime_gives_one_span_with_ten_children(rig:
             raise ValueError("a secret text")
         return key
 
-    async with toolfold.Runtime(tools=[look_up], listeners=[ObserverListener(rig.observer)]) as runtime:
+    async with toolfold.Runtime(tools=[look_up], listeners=[rig.observer]) as runtime:
         await runtime.run("await asyncio.gather(*[look_up(n) for n in range(10)], return_exceptions=True)")
 
     (program,) = rig.spans("toolfold.program")

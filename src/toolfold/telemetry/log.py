@@ -1,4 +1,4 @@
-"""Standard log as a listener, and observers with four methods, which listeners replace.
+"""Standard log as a listener, and the four methods that it shares with OpenTelemetry.
 
 Arguments and replies may hold secrets: they are told only where that was asked for with
 `TOOLFOLD_LOG_ARGUMENTS=1`, and until then the text of an error is without what the call was given.
@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import logging
 import os
-import warnings
 from typing import Final, Protocol
 
-from toolfold.events import Listener, ProgramBegan, ProgramEnded, RuntimeEvent, ToolCalled, ToolReplied
+from toolfold.events import ProgramBegan, ProgramEnded, RuntimeEvent, ToolCalled, ToolReplied
 from toolfold.ledger.base import StartRecord, first_line
 from toolfold.models import Call, CallRecord, Outcome
 from toolfold.tools.error_text import cut, error_for_log
@@ -33,21 +32,6 @@ class Observer(Protocol):
     def ended(self, execution_id: str, outcome: Outcome) -> None: ...
 
 
-class ObserverListener:
-    """An observer as a listener: four of the events, each by its own method."""
-
-    def __init__(self, observer: Observer) -> None:
-        self._observer = observer
-
-    @property
-    def is_listening(self) -> bool:
-        """The observer's own word, if it has one."""
-        return getattr(self._observer, "is_listening", True)
-
-    def __call__(self, event: RuntimeEvent) -> None:
-        tell_observer(self._observer, event)
-
-
 def tell_observer(observer: Observer, event: RuntimeEvent) -> None:
     """Hand an event to the method that is for it."""
     match event:
@@ -61,14 +45,6 @@ def tell_observer(observer: Observer, event: RuntimeEvent) -> None:
             observer.ended(event.execution_id, event.outcome)
         case _:
             pass  # what came later than these four has no method
-
-
-def from_observer(observer: Observer | None) -> list[Listener]:
-    """What `Runtime(observer=...)` still takes, with a warning for whoever made the runtime."""
-    if observer is None:
-        return []
-    warnings.warn("`observer` is deprecated; use `listeners=[...]`", DeprecationWarning, stacklevel=3)
-    return [ObserverListener(observer)]
 
 
 class LogObserver:

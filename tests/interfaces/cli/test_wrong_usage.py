@@ -111,7 +111,7 @@ def test_no_command_shows_the_help_on_stderr(capfd: pytest.CaptureFixture[str]) 
 
 def test_the_version_is_printed(capfd: pytest.CaptureFixture[str]) -> None:
     assert run_command(["--version"]) == 0
-    assert capfd.readouterr().out == snapshot("toolfold 0.1.0\n")
+    assert capfd.readouterr().out == snapshot("toolfold 0.2.0.dev0\n")
 
 
 def test_each_mistake_in_a_config_has_a_line_of_its_own(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:

@@ -60,10 +60,8 @@ def _seconds(text: str) -> float:
 def _options(
     context: typer.Context,
     version: Annotated[bool, typer.Option("--version", "-V", help="Print the version and exit.")] = False,
-    # As it was once written; elsewhere `-v` is verbose.
-    old_version: Annotated[bool, typer.Option("-v", hidden=True)] = False,
 ) -> None:
-    if version or old_version:
+    if version:
         typer.echo(f"toolfold {toolfold.__version__}")
         raise typer.Exit
     if context.invoked_subcommand is None:
