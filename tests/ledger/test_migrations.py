@@ -146,6 +146,25 @@ async def test_the_migrated_file_has_all_rows_of_the_old_one_which_is_kept(
     assert (version_of(path), version_of(old), oct(old.stat().st_mode & 0o777)) == (FORMAT, 5, "0o600")
 
 
+async def test_a_file_of_format_6_becomes_the_same_as_one_of_format_5(unpacked: Any, tmp_path: Path) -> None:
+    path = unpacked("format5")
+    sixth = tmp_path / "sixth.sqlite"
+    with closing(sqlite3.connect(path)) as source, closing(sqlite3.connect(sixth)) as target:
+        source.backup(target)
+        target.execute("ALTER TABLE executions ADD COLUMN owner TEXT NOT NULL DEFAULT ''")
+        target.execute("PRAGMA user_version = 6")
+        target.commit()
+
+    await SqliteLedger(path, keep=FOREVER).close()
+    await SqliteLedger(sixth, keep=FOREVER).close()
+
+    # What a process left beside the first file is not beside the second.
+    fifth_rows = [row for row in rows_by_table(path)["executions"] if row["id"] != "d" * 16]
+    assert [row for row in rows_by_table(sixth)["executions"] if row["id"] != "d" * 16] == fifth_rows
+    assert layout_of(sixth) == layout_of(path)
+    assert (version_of(sixth), version_of(tmp_path / "sixth.sqlite.format6")) == (FORMAT, 6)
+
+
 @pytest.mark.parametrize("name", list(KEYS))
 async def test_a_paused_program_of_the_format_before_is_resumed(name: str, unpacked: Any) -> None:
     ledger = SqliteLedger(unpacked(name), key=KEYS[name], keep=FOREVER)

@@ -233,16 +233,18 @@ def _reason(error: sqlite3.Error) -> str:
 # ----------------------------------------------------------------------------------------------------
 # From the format before to today's: a copy of the file first, then all steps in one transaction.
 
-FORMAT: Final = 6
+FORMAT: Final = 7
 _OLDEST_FORMAT: Final = 5
 _STEPS: Final[dict[int, tuple[str, ...]]] = {
     5: (
         # Whose process runs it.
         "ALTER TABLE executions ADD COLUMN owner TEXT NOT NULL DEFAULT ''",
+    ),
+    6: (
         "ALTER TABLE executions RENAME COLUMN door TO interface",
         "DROP INDEX executions_by_door",
         "CREATE INDEX executions_by_interface ON executions (interface, began_at)",
-        # Some files of format 5 have this index, and some have this table, without rows.
+        # Some files have this index, and some have this table, without rows.
         "CREATE INDEX IF NOT EXISTS deadlines_by_time ON deadlines (expires_at)",
         "DROP TABLE IF EXISTS changes",
     ),
