@@ -168,7 +168,7 @@ class LargeChecks:
 
     # Any: whatever the function takes and gives.
     async def ask(self, function: Callable[..., Any], *arguments: Any, tenant: str = "") -> bytes:
-        """What a function of a module gives, as JSON; nothing where it took too long or too much."""
+        """Result of a module's function as JSON; `None` if it took too much time or memory."""
         # Our own data for our own code: what comes back, after the parser saw a stranger's text, is JSON.
         order = pickle.dumps((function, arguments))
         async with self._slots.of(tenant, _AT_ONCE_OF_TENANT if len(order) > _COSTLY_BYTES else 1):
@@ -177,7 +177,7 @@ class LargeChecks:
 
 @dataclass(slots=True)
 class _Account:
-    """What one tenant has of the processes."""
+    """Check processes of one tenant: how many it has now, and how long it used them recently."""
 
     used_weight: int = 0
     seconds: float = 0.0
@@ -191,7 +191,7 @@ class _Account:
 
 
 class _ProcessSlots:
-    """Processes that may run now; those that wait are let in by what their tenants have had of them lately."""
+    """Slots for check processes; waiting checks are admitted by how much their tenants used recently."""
 
     def __init__(self) -> None:
         self._free = _AT_ONCE
@@ -268,7 +268,7 @@ async def _ask(order: bytes) -> bytes:
 
 
 def main() -> None:
-    """The process: one order from stdin, one answer to stdout."""
+    """Entry point of the check process: one job from stdin, one answer to stdout."""
     import resource  # noqa: PLC0415  # on Unix only, as is whatever needs this process
 
     order = sys.stdin.buffer.read()

@@ -55,7 +55,7 @@ class OutcomeViews:
 
 
 def call_as_json(record: Any) -> Any:
-    """What an outcome says of one of its calls."""
+    """One call of an outcome as JSON."""
     return value_as_json(_pick_fields(record, CALL_FIELDS))
 
 

@@ -175,7 +175,7 @@ class Fenced(ToolfoldError):
 
 
 class LedgerFull(ToolfoldError):
-    """One execution wants to keep more than the ledger's limit for one; it cannot be paused durably."""
+    """An execution exceeds the ledger's size limit for one; it cannot be paused durably."""
 
     code = "ledger_full"
 
@@ -187,7 +187,7 @@ class LedgerFailed(ToolfoldError):
 
 
 def install_extra(name: str) -> str:
-    """What to do about a package that is missing; the words hold for a clone and for an index."""
+    """How to install a missing extra; valid for a clone and for a package index."""
     return f"install the extra {name!r} of toolfold, in a clone with: pip install '.[{name}]'"
 
 

@@ -44,7 +44,7 @@ class ProgramRejected(msgspec.Struct, frozen=True):
 
 
 class ProgramBegan(msgspec.Struct, frozen=True):
-    """A guest has the program. Comes again when another process goes on with the execution after a restart."""
+    """A guest has the program. Sent again when another process continues the execution after a restart."""
 
     execution_id: str
     begun: StartRecord
@@ -92,7 +92,7 @@ class ApprovalAsked(msgspec.Struct, frozen=True):
 
 
 class ApprovalDecided(msgspec.Struct, frozen=True):
-    """That call was approved, or was not. A call that a standing answer covers has this event, and no question."""
+    """A call was approved or denied. A call that an earlier answer covers has this event and no question."""
 
     execution_id: str
     call: Call
@@ -116,7 +116,7 @@ class ProgramPaused(msgspec.Struct, frozen=True):
 
 
 class ProgramResumed(msgspec.Struct, frozen=True):
-    """The caller answered, and the program goes on."""
+    """The caller answered, and the program continues."""
 
     execution_id: str
     call_ids: tuple[int, ...]
@@ -124,7 +124,7 @@ class ProgramResumed(msgspec.Struct, frozen=True):
 
 
 class ProgramEnded(msgspec.Struct, frozen=True):
-    """The last event of an execution. There is none if its guest broke, or if another process goes on with it."""
+    """The last event of an execution. There is none if its guest broke or another process continues it."""
 
     execution_id: str
     outcome: Outcome

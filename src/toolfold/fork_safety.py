@@ -31,7 +31,7 @@ def watch(thing: object) -> None:
 
 
 class Inherited:
-    """What stands in a child where the parent's thing was: closing it does nothing, all else is refused."""
+    """Stand-in for a parent's object in a forked child: closing it does nothing, any other use is refused."""
 
     # Any: whatever is asked for, the answer is the same.
     def __getattr__(self, name: str) -> Any:

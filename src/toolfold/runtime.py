@@ -185,7 +185,7 @@ class Runtime:
 
     @property
     def tools(self) -> tuple[ToolSpec, ...]:
-        """What programs may call."""
+        """Tools that programs may call."""
         return self._planner.offer.specs
 
     @property
@@ -330,7 +330,7 @@ class Runtime:
         self, name: str, arguments: Mapping[str, Value], *, idempotency_key: str | None = None,
         spent: Spent | None = None,
     ) -> Reply:  # fmt: skip
-        """One direct call, through the same router as a program's; the same key twice calls once.
+        """Call a tool directly, through the same router as a program; calls with the same key run once.
 
         With `spent` it is the call of a program that runs elsewhere, and counts towards that program's budgets.
         """

@@ -354,7 +354,7 @@ async def test_a_file_of_another_version_is_left_to_that_one(path: Path, caplog:
 
     assert (found, files(path)) == (None, [file])
     assert {record.message for record in caplog.records} == {
-        f"the file {file.name!r} beside the ledger is from another version of toolfold; open it with that"
+        f"the file {file.name!r} beside the ledger is from another version of toolfold; open it with that version"
     }
 
 

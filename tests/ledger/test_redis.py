@@ -152,8 +152,8 @@ async def test_a_server_that_would_lose_records_is_warned_of(
             client.config_set("appendonly", "yes")
 
     assert [record.getMessage() for record in caplog.records] == [
-        f"ledger '{redis_server.url}' is lost with its server: set 'appendonly yes' there",
-        f"ledger '{redis_server.url}' may lose records when its server is full: its policy is 'allkeys-lru'",
+        f"ledger '{redis_server.url}' does not survive a restart of its server; set 'appendonly yes' there",
+        f"ledger '{redis_server.url}' may lose records when its server is full: its maxmemory-policy is 'allkeys-lru'",
     ]
 
 
@@ -356,7 +356,7 @@ async def test_closing_while_the_server_is_away_says_what_is_lost(
     redis_server.start()
 
     assert caplog.records[-1].getMessage() == (
-        "the ledger was closed while its server was away: 1 executions are not whole"
+        "the ledger was closed while its server was away: 1 executions are incomplete"
     )
     with pytest.raises(LedgerFailed):
         ledger.begin(begun("b"))

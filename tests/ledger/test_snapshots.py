@@ -165,4 +165,4 @@ def test_a_key_that_is_not_to_be_trusted_is_not_used(
 
     assert own_key() is None
     assert seal_for_snapshots(NoSeal()) is None
-    assert caplog.messages[0].startswith("paused programs are replayed, not kept as snapshots: no key (")
+    assert caplog.messages[0].startswith("paused programs are replayed, not restored from snapshots: no key (")

@@ -200,7 +200,7 @@ async def test_a_store_that_fails_is_said_to_whoever_waits_and_in_the_log(
 
     text = "the ledger cannot be written: no such table: pieces; check its disk and its folder"
     assert str(caught.value) == text
-    assert caplog.messages[0] == f"{text}; 1 writes wait"
+    assert caplog.messages[0] == f"{text}; 1 writes are pending"
 
 
 @pytest.mark.parametrize("change", ["UPDATE pieces SET body = x'0199' WHERE piece = 1", "DELETE FROM pieces"])

@@ -95,7 +95,7 @@ def test_where_an_embedder_fails_words_find_tools(vectors: list[list[float]], ca
 
     with caplog.at_level(logging.WARNING, "toolfold.tools"):
         assert names(index, "customer by id", 1) == ["get_customer"]
-    assert caplog.messages[0].startswith("the embedder failed, tools are found by words alone: ")
+    assert caplog.messages[0].startswith("the embedder failed, so tools are searched by words only: ")
 
 
 @pytest.mark.long

@@ -25,7 +25,7 @@ def test_a_parameter_whose_references_double_takes_anything(word: str, caplog: p
 
     assert taken == {"type": "object", "properties": {"x": {}, "y": {"type": "string"}}, "required": ["x"]}
     assert caplog.messages == [
-        "the schema of 'mcp__evil__x' is used in part: with its references followed it is too large"
+        "the schema of 'mcp__evil__x' is used only in part: it is too large with its references resolved"
     ]
 
 

@@ -66,7 +66,7 @@ async def test_the_log_says_that_a_secret_was_masked_and_does_not_have_it(caplog
         await serve(router_of(made(Planned(ValueError(f"no way in with {SECRET}")))))
 
     assert [record.getMessage() for record in caplog.records] == [
-        "'x' failed, and a secret was masked in its words: no way in with ***"
+        "'x' failed; a secret was masked in its message: no way in with ***"
     ]
 
 

@@ -176,7 +176,7 @@ def with_policies(config: Config, tools: Iterable[Tool]) -> list[Tool]:
 
 
 def ledger_location(config: Config) -> tuple[str | None, str | None]:
-    """Where the file says that the ledger is, from any folder, and its key."""
+    """Location of the config's ledger, valid from any folder, and its key."""
     where, key = config.ledger.where, config.ledger.key
     if where is not None and where != "memory" and "://" not in where:
         where = str(config.folder / where)
@@ -220,7 +220,7 @@ _FASTEMBED: Final = "fastembed"
 
 
 def embedder_of(config: Config) -> Embedder | None:
-    """What the file names, or `None`.
+    """The embedder of the config, or `None`.
 
     Raises:
         UsageError: there is no such package, module or function; with its line.
@@ -292,7 +292,7 @@ class StrayPatterns:
         self._past_warnings: set[str] = set()
 
     def warn(self, specs: Iterable[ToolSpec]) -> None:
-        """To be called when all tools are known."""
+        """Warn about stray patterns; call it when all tools are known."""
         for line in stray_patterns(self._config, tuple(specs)):
             if line not in self._past_warnings:
                 self._past_warnings.add(line)

@@ -51,7 +51,7 @@ _CLAUDE_LISTS: Final = ("disabledMcpServers", "disabledMcpjsonServers")
 
 @dataclass(frozen=True, slots=True)
 class ClientServer:
-    """One server as its file has it: nothing filled in, so secrets that were references still are."""
+    """Server as its file defines it: variables are not filled in, so secrets stay references."""
 
     name: str
     place: str
@@ -83,7 +83,7 @@ class ClientServer:
 
 @dataclass(slots=True)
 class ClientServers:
-    """What one file gave."""
+    """Servers and mistakes found in one file."""
 
     found: list[ClientServer] = field(default_factory=list)
     mistakes: list[str] = field(default_factory=list)
@@ -98,7 +98,7 @@ def client_files(folder: Path, home: Path | None = None) -> list[Path]:
 
 
 def client_places(folder: Path, home: Path | None = None) -> list[Path]:
-    """Where other clients keep their servers, those of the folder first."""
+    """Files in which other clients list their servers, those of the folder first."""
     home = home or Path.home()
     in_folder = [folder / ".mcp.json", folder / ".cursor" / "mcp.json", folder / ".vscode" / "mcp.json"]
     in_home = [home / ".claude.json", home / ".cursor" / "mcp.json"]
@@ -260,7 +260,7 @@ def _document(path: Path, name: str) -> Mapping[str, Any]:
     except json.JSONDecodeError as error:
         raise UsageError(f"{name}:{error.lineno}: not JSON: {error.msg.lower()}") from None
     except RecursionError:
-        raise UsageError(f"{name}: is nested too deeply to be read; remove the brackets that nobody needs") from None
+        raise UsageError(f"{name}: is nested too deeply to be read; remove unneeded brackets") from None
     if not isinstance(document, dict):
         raise UsageError(f"{name}: must be keys with values")
     return document
@@ -295,7 +295,7 @@ def _why_unusable(entry: Any) -> str:
         level = [item for value in level for item in _items(value)]
         if not level:
             return ""
-    return f"is nested more than {_MAX_DEPTH} levels deep; remove the brackets that nobody needs"
+    return f"is nested more than {_MAX_DEPTH} levels deep; remove unneeded brackets"
 
 
 # Any: the same.

@@ -18,7 +18,7 @@ _ADVICE = "run 'toolfold libraries sync'"
 
 
 def requested_sets(config: Config) -> list[WantedSet]:
-    """What the file asks for, the set of `libraries.packages` first."""
+    """Package sets that the config requests, the set of `libraries.packages` first."""
     sections = {MAIN: config.libraries, **config.libraries.sets}
     return [
         WantedSet(name=name, packages=section.packages, preload=section.preload)

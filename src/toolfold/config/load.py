@@ -38,7 +38,7 @@ _VARIABLE: Final = re.compile(r"\$(?:\$|\{(?P<name>[^}:]*)(?::-(?P<default>[^}]*
 
 @dataclass(frozen=True, slots=True)
 class Mistake:
-    """One thing that is wrong, and where."""
+    """Mistake in a config file, with its line and key."""
 
     line: int | None
     path: KeyPath
@@ -62,14 +62,14 @@ class ConfigDocument:
     """Variables that are not set, by the place of the server in `servers` that needs them."""
 
     def line_of(self, path: KeyPath) -> int:
-        """Of the deepest part of a path that the file has."""
+        """Line of the deepest part of a path that the file has."""
         while path and path not in self.lines:
             path = path[:-1]
         return self.lines.get(path, 1)
 
 
 def read_document(text: str, environment: Mapping[str, str] | None = None) -> ConfigDocument:
-    """What the text says; never raises for the text."""
+    """Parse the text of a config; mistakes are returned, never raised."""
     document = ConfigDocument()
     loader = yaml.SafeLoader(text) if _is_printable(text, document) else None
     if loader is None:
@@ -109,7 +109,7 @@ def _yaml_message(error: yaml.MarkedYAMLError) -> str:
 
 
 class _Walk:
-    """One walk through the nodes of one file."""
+    """Walk over the YAML nodes of one file."""
 
     def __init__(self, loader: Any, document: ConfigDocument, environment: Mapping[str, str]) -> None:
         self._loader = loader
@@ -283,7 +283,7 @@ def parse_config(text: str, *, name: str = FILE_NAME, environment: Mapping[str, 
 
 
 def unset_text(variables: Iterable[str]) -> str:
-    """What to say of variables that a server needs."""
+    """Error text for variables that a server needs and that are not set."""
     *more, last = dict.fromkeys(repr(name) for name in variables)
     if not more:
         return f"variable {last} is not set; set it"

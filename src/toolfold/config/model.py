@@ -361,12 +361,12 @@ class Config(Section):
     _left_out: Mapping[str, str] = PrivateAttr(default_factory=dict)
 
     def place(self, *path: str | int) -> str:
-        """Where a value stands, for errors that come up later: `toolfold.yaml:12: tools.commands[0]`."""
+        """Position of a value, for later errors: `toolfold.yaml:12: tools.commands[0]`."""
         return ".".join(str(step) for step in path) if self._place is None else self._place(path)
 
     @property
     def variables(self) -> Mapping[str, str]:
-        """What was filled in for each `${NAME}`."""
+        """Values that were filled in for each `${NAME}`."""
         return self._variables
 
     def used_elsewhere(self, server: str) -> frozenset[str]:
@@ -380,7 +380,7 @@ class Config(Section):
 
     @property
     def folder(self) -> Path:
-        """What relative paths in the file are relative to."""
+        """Folder that relative paths in the file are relative to."""
         return Path.cwd() if self._path is None else self._path.parent
 
     @property
@@ -400,7 +400,7 @@ class Config(Section):
 
 
 def plain_name(name: str) -> str:
-    """What tool names make of a name: two that differ only in signs that those cannot hold are one."""
+    """A name as it appears in tool names; names that differ only in characters not allowed there are equal."""
     return re.sub(r"[^A-Za-z0-9_-]", "_", name)
 
 
@@ -433,7 +433,7 @@ def config_schema() -> dict[str, Any]:
 
 
 def schema_text() -> str:
-    """As it is shipped."""
+    """The JSON Schema file as it is shipped."""
     return json.dumps(config_schema(), indent=2, ensure_ascii=False) + "\n"
 
 

@@ -28,7 +28,7 @@ _REFERENCE_OWNER: Final = "a reference"
 
 @dataclass(frozen=True, slots=True)
 class ServerEntry:
-    """One server, ready to be written."""
+    """Server entry, ready to be written."""
 
     found: ClientServer
     # Any: each key has its own type.
@@ -55,7 +55,7 @@ class ConfigWriter:
         self._owners: dict[str, tuple[str, str]] = dict.fromkeys(references, ("", _REFERENCE_OWNER))
 
     def write(self, server: ClientServer) -> ServerEntry:
-        """One entry.
+        """Write one entry.
 
         Raises:
             UsageError: no server can be made of it.
@@ -130,7 +130,7 @@ class ConfigWriter:
 
 @dataclass(frozen=True, slots=True)
 class _EntryLocation:
-    """Where a text stands in an entry."""
+    """Position of a text in an entry."""
 
     key: str
     name: str
@@ -146,7 +146,7 @@ class _EntryLocation:
         return self.flag.lstrip("-") if is_value and is_secret_name(self.flag) else ""
 
     def hint(self, label: str) -> str:
-        """What the variable is called after, besides its server."""
+        """Suffix of the variable's name, after the name of its server."""
         if self.key in ("env", "headers") and (not label or label == "password"):
             return f"{self.name}_{label}" if label else self.name
         return label or (f"arg_{self.name}" if self.key == "args" else self.key)
@@ -209,7 +209,7 @@ class Secret:
 
 
 def is_secret_name(name: str) -> bool:
-    """What stands under this name is not for everyone."""
+    """Whether values under this name are secret."""
     return _NAME.search(name) is not None and _OF_A_PLACE.search(name) is None
 
 

@@ -46,7 +46,7 @@ class Printed:
 
 
 class Called:
-    """The program called tools, one or a whole `gather` at once, and wants exactly one answer to each.
+    """Tool calls of the program, one or a whole `gather` at once; each needs exactly one answer.
 
     Not a dataclass: there is one for each batch of calls, and this takes a third of the time to make.
     """
@@ -91,7 +91,7 @@ class Waiting:
 
 @dataclass(frozen=True, slots=True)
 class ReplayTape:
-    """What a replay needs besides the replies; comes before the calls that it led to."""
+    """Tape entries that a replay needs besides the replies; sent before the calls that follow from them."""
 
     wakes: tuple[int, ...] = ()
     """How many replies each wake-up of the guest brought; 0 where a timer ran out. An engine may write it otherwise."""
@@ -126,7 +126,7 @@ Event: TypeAlias = Printed | Called | Served | Waiting | ReplayTape | Ended | Di
 
 
 class Order(msgspec.Struct, frozen=True, kw_only=True):
-    """What an engine is asked to run: a checked program and all that it may touch."""
+    """Order to an engine: a checked program and everything that it may use."""
 
     program: Program
     tools: Sequence[ToolSpec] = ()
@@ -174,7 +174,7 @@ class Run(Protocol):
         """The execution pauses: the program's timers stand still until `release`."""
 
     def release(self) -> None:
-        """The execution goes on."""
+        """The execution continues."""
 
     def stop(self, status: Literal["timeout", "cancelled", "limit"], problem: Problem | None = None) -> None:
         """End the program now; the last event then is an `Ended` with this status."""
@@ -185,7 +185,7 @@ class Run(Protocol):
 
 @runtime_checkable
 class Timed(Protocol):
-    """What a run also offers if the time that its caller takes for a call can count for the program's timers."""
+    """Optional protocol of a run whose timers can count the time that a caller takes for a call."""
 
     def release_after(self, seconds: float) -> None:
         """As `release`, with timers as if so much time had passed: those that ran out do so before any reply."""
@@ -193,7 +193,7 @@ class Timed(Protocol):
 
 @runtime_checkable
 class Mortal(Protocol):
-    """What a run also offers if its guest can die while the execution is paused, when nobody reads its events."""
+    """Optional protocol of a run whose guest can die during a pause, when nobody reads its events."""
 
     def is_gone(self) -> bool:
         """Whether it has."""
@@ -201,7 +201,7 @@ class Mortal(Protocol):
 
 @runtime_checkable
 class Freezable(Protocol):
-    """What a run also offers if its engine declares a `Capabilities.snapshot_version`."""
+    """Optional protocol of a run whose engine declares a `Capabilities.snapshot_version`."""
 
     async def freeze(self) -> bytes | None:
         """The held program, for `Order.snapshot`. Empty: it has to be replayed.
@@ -212,14 +212,14 @@ class Freezable(Protocol):
 
 @runtime_checkable
 class Audible(Protocol):
-    """What a run also offers if its guest gathers output: otherwise each `Printed` comes as soon as it is printed."""
+    """Optional protocol of a run whose guest buffers output; without it, `Printed` events come immediately."""
 
     def ask_for_output(self) -> None:
         """Have what was printed so far come now."""
 
 
 class Engine(Protocol):
-    """Where programs run. Enter it before the first `open`; leaving it ends every guest."""
+    """Engine contract: runs programs. Enter it before the first `open`; leaving it ends every guest."""
 
     @property
     def name(self) -> str: ...
@@ -227,11 +227,11 @@ class Engine(Protocol):
     def isolation(self) -> str: ...
     @property
     def notes(self) -> tuple[str, ...]:
-        """What this engine cannot enforce on this machine; goes into every outcome's hints."""
+        """Limits that this engine cannot enforce on this machine; part of every outcome's hints."""
 
     @property
     def capabilities(self) -> Capabilities:
-        """What it can do beyond this contract. Read it after entering: `auto` chooses an engine only then."""
+        """Capabilities beyond this contract. Read them after entering: `auto` chooses an engine only then."""
 
     async def __aenter__(self) -> Self: ...
     async def __aexit__(self, *exc: object) -> None: ...
@@ -247,7 +247,7 @@ class Engine(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineSettings:
-    """What a runtime tells an engine that it makes by name, besides the engine's own options."""
+    """Settings that a runtime passes to an engine it creates by name, besides the engine's own options."""
 
     limits: Limits = field(default_factory=Limits)
     """Of programs that are given none of their own."""
@@ -261,7 +261,7 @@ class EngineSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Capabilities:
-    """What an engine can do beyond the contract, declared here and nowhere else. The default is a plain engine."""
+    """Capabilities of an engine beyond the contract, declared only here. The default is a plain engine."""
 
     snapshot_version: str = ""
     """If set, runs are `Freezable`, and a snapshot loads wherever the version is the same; if empty, they replay."""
@@ -281,7 +281,7 @@ class Capabilities:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeLoad:
-    """How one node of a cluster is doing."""
+    """Load of one node of a cluster."""
 
     address: str
     guests: int
@@ -296,7 +296,7 @@ class NodeLoad:
 
 @dataclass(frozen=True, slots=True)
 class Guests:
-    """What an engine's guests take of the machine now."""
+    """Number and memory use of an engine's guests now."""
 
     count: int = 0
     """Those that run, are paused or wait for a program."""

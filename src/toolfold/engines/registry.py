@@ -29,7 +29,7 @@ BUILT_IN: Final = {
 
 
 class EngineFactory(Protocol):
-    """What an entry point names: a class method or function that makes an engine, which is not entered yet."""
+    """Factory that an entry point names: returns an engine that has not been entered yet."""
 
     # Any: each engine has options of its own.
     def __call__(self, settings: EngineSettings, /, **options: Any) -> Engine: ...
@@ -167,7 +167,7 @@ class AutoEngine(EngineWrapper):
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """Why it is not the process engine, if it is not, and what that engine has to say."""
+        """Why another engine than the process engine was chosen, and the notes of that engine."""
         return self._note + self.inner.notes
 
     async def __aenter__(self) -> Self:

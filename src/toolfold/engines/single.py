@@ -41,7 +41,7 @@ class SingleUseServer:
         return library_set in OWN_SETS or any(candidate.replaces(library_set) for candidate in self.plan.sets)
 
     def give_up(self) -> None:
-        """Nobody wants it, or its engine is through with it: it has ended when this returns."""
+        """Stop an unused server; it has ended when this returns."""
         # The end of the control socket is the order to end.
         self.launched.control.close()
         self.launched.process.wait()
@@ -61,7 +61,7 @@ def _plan_of(text: str, limits: Limits, isolation: str, sets: Sequence[Installed
 
 
 def modules_of(text: str) -> tuple[str, ...]:
-    """Of the libraries of our own sets, those that the program imports; it can import others by itself.
+    """Preloadable libraries that the program imports; it imports any others itself.
 
     The text is a stranger's, so nothing is loaded that is not one of ours.
     """

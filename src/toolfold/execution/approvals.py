@@ -54,7 +54,7 @@ class _StandingAnswer:
 
 
 class StandingAnswers:
-    """Those of one execution, gone with it.
+    """Standing answers of one execution.
 
     Args:
         decided: Calls that asked earlier in the life of this execution, with their answers, in order.
@@ -203,7 +203,7 @@ class Approvals:
                 )
 
     def decide(self, decisions: Mapping[int, Decision]) -> None:
-        """Let these calls go on, and those that one of the answers stands for."""
+        """Let these calls continue, and those that one of the answers covers."""
         decided = [(self._undecided.pop(call_id), decision) for call_id, decision in decisions.items()]
         for (call, answer), decision in decided:
             self._dispatch.step_back(call.id)

@@ -82,11 +82,11 @@ class BackgroundExecution:
 
     @property
     def open_calls(self) -> tuple[Call, ...]:
-        """Those that have no reply yet."""
+        """Calls that have no reply yet."""
         return self._control.open_calls(self.id)
 
     async def wait(self, timeout_seconds: float | None = None) -> Paused | Outcome | None:
-        """How it ended, or what it needs to go on; `None` if it still runs when the time is up.
+        """The outcome or the pause; `None` if the program still runs when the time is up.
 
         Raises what `start` would have raised.
         """
@@ -116,7 +116,7 @@ class BackgroundExecution:
         return step if isinstance(step, Outcome) else await self.cancel()
 
     def output(self, place: Place = Place()) -> AsyncIterator[Part]:  # noqa: B008  # a frozen value
-        """What it prints, from a place on, each part once; ends with the program."""
+        """Output from a position on, each part once; ends with the program."""
         return self._control.output(self.id, place)
 
     async def close(self) -> None:
@@ -134,7 +134,7 @@ class BackgroundExecution:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answers:
-    """What the outside says to a pause: replies to some of its calls, decisions on some of its approvals."""
+    """Answers to a pause: replies to some of its calls, decisions on some of its approvals."""
 
     replies: Sequence[Reply] = ()
     decisions: Mapping[int, Decision] = field(default_factory=dict)

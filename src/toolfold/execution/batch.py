@@ -42,7 +42,7 @@ class Item(ProgramOptions, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mapped:
-    """One item of a batch that came to its end."""
+    """Finished item of a batch."""
 
     index: int
     """Its place in the batch, counted from 0."""

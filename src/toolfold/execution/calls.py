@@ -112,7 +112,7 @@ class ExecutionCalls:
 
     @property
     def count(self) -> int:
-        """How many calls there were so far."""
+        """Number of calls so far."""
         return len(self.accounts.records) + len(self._open)
 
     @property
@@ -122,7 +122,7 @@ class ExecutionCalls:
 
     @property
     def open_outside(self) -> tuple[Call, ...]:
-        """Those that only the outside can answer."""
+        """Open calls that only the caller can answer."""
         return tuple(call for call, _ in self._open.values() if call.tool in self._plan.outside)
 
     @property
@@ -131,7 +131,7 @@ class ExecutionCalls:
         return (*(record.name for record in self.accounts.records), *(call.tool for call in self.open))
 
     def records(self) -> tuple[CallRecord, ...]:
-        """Of the program that has ended, by id. Those that it did not wait for may have run."""
+        """Records of an ended program's calls, by id. Calls that it did not wait for may have run."""
         records = self.accounts.records
         if self._open:
             records = [*records, *self._unanswered()]
@@ -248,7 +248,7 @@ class ExecutionCalls:
             accounts.add(reply_entry)
 
     def answered_outside(self, replies: list[Reply]) -> list[ReplyEntry]:
-        """What is to be written down of replies to open calls, before they are delivered."""
+        """Entries to record for replies to open calls, before they are delivered."""
         now = time.perf_counter()
         return [ReplyEntry(reply, self.accounts.record(*self._of(reply), now)) for reply in replies]
 

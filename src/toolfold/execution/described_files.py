@@ -40,7 +40,7 @@ class DescribedFiles:
         return cls(files=tuple(files), lines=tuple(_line(f"{file.name} ({file.size} bytes)") for file in files))
 
     def files_for(self, session: str, sessions: Sessions) -> tuple[File, ...]:
-        """Those that its next program is to be given; a session has them once, and may change them.
+        """Files for the next program; a session gets them once, and may change them.
 
         Raises:
             UsageError: together with the session's own they are too large.
@@ -67,7 +67,7 @@ class DescribedFiles:
 
 
 async def describe_files(engine: Engine, files: Iterable[File], limits: Limits | None = None) -> DescribedFiles:
-    """The files, read in one guest of the engine; where that fails, names and sizes are told."""
+    """Describe the files in a guest of the engine; if that fails, only their names and sizes."""
     plain = DescribedFiles.of(tuple(files))
     program = check(_TEXT)
     if not plain.files or not isinstance(program, Program):

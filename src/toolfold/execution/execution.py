@@ -67,7 +67,7 @@ TRANSITIONS: Final[dict[tuple[State, Change], State]] = {
 
 
 class Life:
-    """One execution's state, its run, and why it cannot go on if it cannot."""
+    """State of one execution, its run, and the reason if it cannot continue."""
 
     run: Run
     """Set by `attach`; until then there is nothing to stop or to answer."""
@@ -81,7 +81,7 @@ class Life:
         self._stop: tuple[EarlyEnd, Problem | None] | None = None
 
     def move(self, change: Change) -> None:
-        """To the next state; a change that the table does not have is a mistake of ours."""
+        """Change to the next state; a change that is not in the table is a bug."""
         self.state = state = TRANSITIONS[self.state, change]
         self.is_over = state == "closed" or state == "ended"
 
@@ -162,7 +162,7 @@ class ExecutionRecord:
             await self.flush()
 
     def note(self, *entries: Entry) -> None:
-        """To be written soon, in this order."""
+        """Queue an entry to be written soon, in this order."""
         self._ledger.note(self._id, *entries, epoch=self._plan.epoch)
 
     @property
@@ -199,7 +199,7 @@ class ExecutionRecord:
         await self._ledger.flush(self._id)
 
     def note_tape(self, event: ReplayTape) -> None:
-        """What a replay needs besides the replies; it comes before the calls that it led to."""
+        """Record tape entries, which come before the calls that follow from them."""
         self._is_spoilt = self._is_spoilt or event.is_spoilt
         self.note(TapeEntry(event.wakes, event.clocks, event.is_spoilt))
 
@@ -263,7 +263,7 @@ class ExecutionRecord:
         await self._ledger.park(self._id, epoch=self._plan.epoch, snapshot=snapshot)
 
     async def accept(self, reply_entries: Sequence[ReplyEntry]) -> None:
-        """Replies of the outside are safe, before the program goes on."""
+        """Record replies of the caller before the program continues."""
         await self._ledger.accept(self._id, reply_entries, epoch=self._plan.epoch)
 
     async def finish(self, outcome: Outcome) -> None:
@@ -272,7 +272,7 @@ class ExecutionRecord:
 
 
 class Execution:
-    """What the runtime holds of a program between its start and its outcome.
+    """Execution of a program between its start and its outcome.
 
     Args:
         on_frozen: Told how much memory the guest takes that stands still in a pause.
@@ -333,12 +333,12 @@ class Execution:
 
     @property
     def id(self) -> str:
-        """Of the execution, across processes."""
+        """Id of the execution, the same in all processes."""
         return self.plan.start_record.execution_id
 
     @property
     def open_calls(self) -> tuple[Call, ...]:
-        """Those without a reply; none while its guest is not there yet."""
+        """Calls without a reply; empty while the guest has not started."""
         return self.calls.open if self._is_equipped else ()
 
     async def open(self) -> None:
@@ -433,7 +433,7 @@ class Execution:
             await run_context.__aexit__(None, None, None)
 
     async def finish(self, ended: Ended, notes: tuple[str, ...] = (), deleted: tuple[str, ...] = ()) -> Outcome:
-        """What became of it all; the ledger keeps more of the output than the caller sees."""
+        """Build and record the outcome; the ledger stores more of the output than the caller sees."""
         if not self._is_equipped:
             self._equip()
         if ended.status == "failed":

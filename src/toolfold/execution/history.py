@@ -44,7 +44,7 @@ _log: Final = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordedExecution:
-    """What the ledger knows of one execution, whether or not a process holds it."""
+    """Recorded state of one execution, whether or not a process runs it."""
 
     start_record: StartRecord
     state: State
@@ -61,12 +61,12 @@ class RecordedExecution:
 
     @property
     def answer_count(self) -> int:
-        """How many answers the outside has given: replies and decisions."""
+        """Number of answers from outside: replies and decisions."""
         return len(self.answered) + len(self.decided)
 
     @property
     def has_ended(self) -> bool:
-        """Nothing can go on with it."""
+        """Whether the execution has ended and cannot continue."""
         return self.state == "ended"
 
 
@@ -159,14 +159,14 @@ async def end_recorded(ledger: Ledger, execution_id: str, status: Status) -> boo
 
 
 async def put_on_record(ledger: Ledger, start_record: StartRecord, outcome: Outcome, *entries: Entry) -> None:
-    """One that is over already: a rejected program, a direct call. Nobody is told where it cannot be written."""
+    """Record an execution that is already over: a rejected program or a direct call. Errors are only logged."""
     try:
         ledger.begin(start_record)
         if entries:
             ledger.note(start_record.execution_id, *entries)
         await ledger.finish(start_record.execution_id, outcome)
     except ToolfoldError as error:
-        _log.warning("%s is not on record: %s", start_record.execution_id, error)
+        _log.warning("%s was not recorded: %s", start_record.execution_id, error)
 
 
 def direct_call(call: Call, reply: Reply, *, seconds: float, interface: str) -> tuple[StartRecord, Outcome]:
@@ -206,7 +206,7 @@ def _cut(text: str, limit_bytes: int) -> str:
 
 
 class ReplayHistory:
-    """The recorded part of an execution that goes on in another process, from its start or from a snapshot."""
+    """Recorded part of an execution that continues in another process, from its start or a snapshot."""
 
     def __init__(self, history: ExecutionHistory, snapshot: ProgramSnapshot | None = None, *, epoch: int = 0) -> None:
         execution_id = history.start_record.execution_id
@@ -314,7 +314,7 @@ async def snapshot_of(history: ExecutionHistory, ledger: Ledger, engine: str) ->
 
 
 def pause_of(start_record: StartRecord, number: int, engine: str) -> Pause:
-    """What the snapshot of one pause is bound to."""
+    """Identity of a pause that its snapshot is bound to."""
     return Pause(execution_id=start_record.execution_id, tenant=start_record.tenant, round=number, engine=engine)
 
 

@@ -129,7 +129,7 @@ class Accounts:
 
 
 def record_of(call: Call, reply: Reply, started_seconds: float, seconds: float) -> CallRecord:
-    """One line of `Outcome.calls`."""
+    """Record of one call for `Outcome.calls`."""
     record = CallRecord(
         id=call.id,
         name=call.tool,
@@ -174,7 +174,7 @@ BYTES_PER_TOKEN: Final = 4
 def context_saved(
     calls: Iterable[CallRecord], *, code_bytes: int, shown_bytes: int, is_finished: bool = True
 ) -> ContextSaved:
-    """Of one execution. Negative where the program was larger than what it replaced.
+    """Context saved by one execution; negative if the program was larger than what it replaced.
 
     The baseline is the best that direct calls can do: all of them in one parallel request, so that each
     call and each reply enters the context once. A program that did not finish has replaced nothing.
@@ -185,7 +185,7 @@ def context_saved(
 
 
 def code_size(text: str) -> int:
-    """Of a program as the argument of a call, in bytes."""
+    """Size of a program as the argument of a call, in bytes."""
     try:
         return json_size({"code": text})
     except UnicodeEncodeError:  # lone surrogates: the check has refused it, but it was written all the same
@@ -232,7 +232,7 @@ class RecentReplies:
             self._texts.pop(oldest, None)
 
     def shapes(self, ended: Ended, stdout: str, text: str, specs: Sequence[ToolSpec]) -> tuple[str, ...]:
-        """What helps to write the next program: nothing where this one did what it should."""
+        """Reply shapes that help to write the next program; empty if this one succeeded."""
         if ended.status == "failed":
             return self._misread(ended.problem, text, specs)
         is_quiet = ended.status == "finished" and ended.value is None and not stdout.strip()
@@ -257,7 +257,7 @@ class RecentReplies:
 
 
 def unseen_key_hints(start_record: StartRecord, learning: Learning) -> tuple[str, ...]:
-    """Where the program reads a key that no reply of a tool has had so far."""
+    """Hints for keys that the program reads and no reply of the tool has had so far."""
     specs = learning.with_learned_schemas(start_record.tools, start_record.tenant, is_closed=True)
     if specs is start_record.tools:
         return ()

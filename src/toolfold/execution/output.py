@@ -24,7 +24,7 @@ _TAIL_BYTES: Final = 2 * 1024
 
 
 class Output:
-    """One stream; the outcome's part is cut on a character boundary."""
+    """Output stream; the part in the outcome is cut on a character boundary."""
 
     def __init__(self, cap_bytes: int) -> None:
         self._cap_bytes = cap_bytes
@@ -36,7 +36,7 @@ class Output:
 
     @property
     def dropped_bytes(self) -> int:
-        """How much was dropped before it came here."""
+        """Number of bytes dropped before they arrived here."""
         return self._dropped_bytes
 
     def add(self, text: str, dropped_bytes: int = 0, *, is_report: bool = False) -> None:
@@ -52,7 +52,7 @@ class Output:
         self._dropped_bytes += dropped_bytes
 
     def since(self, place: int) -> str:
-        """What came after so many characters, without the report."""
+        """Text after that many characters, without the report."""
         missing, parts = self.characters - place, []
         for part in reversed(self._parts):
             if missing <= 0:
@@ -66,7 +66,7 @@ class Output:
         return "".join(self._parts) + self._report
 
     def cut(self) -> tuple[str, int]:
-        """What the outcome shows, which ends with a line, and how many bytes it leaves out."""
+        """Text for the outcome, cut at a line, and the number of bytes left out."""
         if not self._parts and not self._report:
             return "", self._dropped_bytes
         text = self.whole()
@@ -144,7 +144,7 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """How much of each stream has been read, in characters."""
+    """Position in each stream, in characters."""
 
     stdout: int = 0
     stderr: int = 0
@@ -180,7 +180,7 @@ class OutputWatch:
             self._changed.set_result(None)
 
     def next_part(self, place: Place) -> Part | None:
-        """What there is to read from that place on, at once; `None` for nothing yet."""
+        """Output available from that position on; `None` if there is none yet."""
         if self._output is None:
             return None
         if text := self._output.stdout.since(place.stdout)[:MOST_CHARACTERS]:
@@ -229,7 +229,7 @@ class OutputWatch:
 
 
 async def output_of(ledger: Ledger, execution_id: str, place: Place) -> AsyncIterator[Part]:
-    """What is on record of its output from a place on, each part once, until it pauses or ends.
+    """Recorded output from a position on, each part once, until the execution pauses or ends.
 
     The record has the beginning of a long output only, until the program has ended.
     """

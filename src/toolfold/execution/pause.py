@@ -201,14 +201,14 @@ class Pauses:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PausedLimits:
-    """Of the guests of paused executions; beyond it the oldest end, and are replayed when they go on."""
+    """Memory limits for guests of paused executions; beyond them the oldest end and are replayed later."""
 
     tenant_bytes: int = 512 * MIB
     total_bytes: int = 2048 * MIB
 
 
 class PausedMemory:
-    """What each paused execution holds, since its guest stands still."""
+    """Memory held by each paused execution."""
 
     def __init__(self, limits: PausedLimits) -> None:
         self._limits = limits
@@ -227,7 +227,7 @@ class PausedMemory:
         return leaving
 
     def remove(self, execution_id: str) -> None:
-        """It goes on, or is gone."""
+        """Remove an execution that continues or has ended."""
         self._usage.pop(execution_id, None)
 
     def _of(self, tenant: str) -> int:

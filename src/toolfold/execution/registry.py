@@ -42,7 +42,7 @@ BeforeFiles: TypeAlias = "Callable[[str], Awaitable[None]]"
 """Asked before an execution's files are kept for its session; raises `Fenced` if another process may have it."""
 _TOO_MUCH_PAUSED: Final = Problem(
     kind="memory",
-    message="paused programs held too much memory, and this one cannot be replayed; hold less, or use no threads",
+    message="paused programs used too much memory, and this one cannot be replayed; use less memory, or no threads",
 )
 
 
@@ -78,7 +78,7 @@ class LiveExecutions:
         return execution
 
     def add(self, plan: ExecutionPlan, services: Services) -> Execution:
-        """One that is about to be opened."""
+        """Add an execution that is about to be opened."""
         execution = Execution(plan, services, self._weigh)
         self._by_id[execution.id] = execution
         if self._watches and (watch := self._watches.get(execution.id)) is not None:
@@ -86,7 +86,7 @@ class LiveExecutions:
         return execution
 
     def watch(self, execution_id: str) -> OutputWatch:
-        """For whoever reads along; also before it is here."""
+        """Watch the output of an execution, also before it is here."""
         watch = self._watches.get(execution_id)
         if watch is None:
             watch = self._watches[execution_id] = OutputWatch()
@@ -146,7 +146,7 @@ class LiveExecutions:
         return None
 
     def fail(self, execution_id: str, reason: ToolfoldError) -> None:
-        """If it runs, end it without an outcome; whoever waits for it is given the reason."""
+        """End a running execution without an outcome; its waiters get the reason."""
         execution = self._by_id.get(execution_id)
         if execution is not None and not execution.life.is_paused:
             execution.life.fail(reason)

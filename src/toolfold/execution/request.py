@@ -53,7 +53,7 @@ class RunRequest(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def known_names(self) -> frozenset[str]:
-        """What earlier programs of the session defined."""
+        """Names that earlier programs of the session defined."""
         return frozenset(self.session.names) if self.session is not None else frozenset()
 
 
@@ -108,7 +108,7 @@ def _with_input(request: RunRequest, program: Program) -> Program:
 
 
 class Services(msgspec.Struct, frozen=True, kw_only=True):
-    """Who serves an execution: a runtime's, the same for all that begin with the same tools."""
+    """Services of a runtime for its executions, shared by all that start with the same tools."""
 
     engine: Engine
     router: Router
@@ -124,7 +124,7 @@ class Services(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ExecutionPlan(msgspec.Struct, frozen=True, kw_only=True):
-    """What is wanted of one execution, once its program has passed the check."""
+    """Plan of an execution whose program has passed the check."""
 
     start_record: StartRecord
     outside: frozenset[str]
@@ -148,7 +148,7 @@ class ExecutionPlan(msgspec.Struct, frozen=True, kw_only=True):
     """The start is safe before the program runs, and the outcome before it is returned."""
 
     def order(self, on_frozen: Callable[[int], None] | None) -> Order:
-        """What the engine is asked to run."""
+        """Order for the engine."""
         start_record, session, past = self.start_record, self.session, self.past
         return Order(
             program=start_record.program,

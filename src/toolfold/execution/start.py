@@ -76,7 +76,7 @@ class RuntimeTools:
 
     @property
     def direct(self) -> tuple[ToolSpec, ...]:
-        """What may be called one by one, without a program."""
+        """Tools that may be called directly, without a program."""
         specs = self.router.catalog.specs if self._has_tools else ()
         return tuple(spec for spec in specs if spec.allowed_callers != "code")
 
@@ -114,12 +114,12 @@ class RuntimeTools:
         return EngineTools(specs, encode(shipped), "toolfold.execution.calls:OwnTools")
 
     def approval_tools(self, specs: Iterable[ToolSpec]) -> frozenset[str]:
-        """Names of those that need a yes."""
+        """Names of the tools that need approval."""
         return frozenset(spec.name for spec in specs if self._policy.asks(spec)) if self.asks else frozenset()
 
 
 class ExecutionPlanner:
-    """How executions begin that are offered one set of tools.
+    """Planner of executions that are offered one set of tools.
 
     Args:
         may_ask: Any tool may ask for a yes while it is served.
@@ -182,7 +182,7 @@ class ExecutionPlanner:
             raise
 
     async def check(self, text: str, request: RunRequest) -> Problem | None:
-        """Why it would be rejected."""
+        """The problem for which a program would be rejected, if any."""
         check_text(text)
         specs = self.offer.granted(request.outside, request.options.hidden)
         checked = await self._check(text, specs, self.offer.checker_for(specs), request)

@@ -30,7 +30,7 @@ from toolfold.runtime import Runtime
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
-    """What an environment makes of a program's outcome."""
+    """Result of a turn, from a program's outcome."""
 
     observation: str
     reward: float = 0.0
@@ -52,7 +52,7 @@ class Environment(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Turn:
-    """One program and what came of it."""
+    """Turn of an episode: a program and its result."""
 
     program: str
     outcome: Outcome
@@ -64,7 +64,7 @@ class Turn:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Situation:
-    """What a policy decides by."""
+    """Situation in which a policy decides."""
 
     environment: int
     """Its place among the environments, counted from 0."""
@@ -92,7 +92,7 @@ class Episode:
 
     @property
     def reward(self) -> float:
-        """Of all turns."""
+        """Sum of the rewards of all turns."""
         return sum(turn.reward for turn in self.turns)
 
     @property
@@ -189,7 +189,7 @@ class _Batch:
         self._running.add_done_callback(self._fail)
 
     async def outcome(self, item: Item) -> Outcome:
-        """Of one program, when there was room for it."""
+        """Outcome of one program, once there was room to run it."""
         if self._running.done():
             self._running.result()
         future: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()

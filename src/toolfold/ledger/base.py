@@ -88,7 +88,7 @@ MomentKind: TypeAlias = Literal["printed", "asked", "paused", "resumed", "retrie
 
 
 class Moment(msgspec.Struct, frozen=True, kw_only=True, array_like=True, tag=6):
-    """Something that whoever watches wants to know while it happens. A replay does not need it."""
+    """Live event for viewers of an execution. A replay does not need it."""
 
     kind: MomentKind
     at: float
@@ -116,7 +116,7 @@ class SealedSnapshot:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExecutionHistory:
-    """One execution, whole."""
+    """Complete record of one execution."""
 
     start_record: StartRecord
     entries: tuple[Entry, ...] = ()
@@ -168,7 +168,7 @@ class LedgerChange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Story:
-    """What was written about one execution since a place in its record."""
+    """Entries of one execution since a position in its record."""
 
     state: State
     epoch: int
@@ -180,7 +180,7 @@ class Story:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExecutionFilter:
-    """Which executions are wanted; what is `None` does not matter."""
+    """Filter of executions; fields that are `None` match everything."""
 
     id: str | None = None
     state: State | None = None
@@ -203,7 +203,7 @@ def first_line(text: str, length: int = 80) -> str:
 
 
 class Ledger(Protocol):
-    """Where executions are kept.
+    """Ledger contract: stores the records of executions.
 
     `begin` and `note` only gather: they return at once and are written with the next
     `flush`, `secure`, `park`, `accept` or `finish`, or shortly after, in the order given. The others
@@ -243,10 +243,10 @@ class Ledger(Protocol):
         """
 
     async def accept(self, execution_id: str, entries: Sequence[ReplyEntry], *, epoch: int = 0) -> None:
-        """Replies of the outside, written before the program goes on."""
+        """Write replies of the caller before the program continues."""
 
     async def takeover(self, execution_id: str) -> int:
-        """Raise the epoch: whoever held the execution is fenced. The new epoch."""
+        """Raise the epoch, which fences the previous owner; returns the new epoch."""
 
     async def finish(self, execution_id: str, outcome: Outcome, *, epoch: int = 0, wait: bool = False) -> None:
         """The execution is over; its outcome is written shortly after, in the background.
@@ -259,7 +259,7 @@ class Ledger(Protocol):
         """The body of the latest snapshot, as it was given; it is not looked into here."""
 
     def snapshot_seal(self) -> Seal | None:
-        """What snapshots in this ledger are sealed with; `None` where they cannot be."""
+        """Seal for snapshots in this ledger; `None` if they cannot be sealed."""
 
     async def find(self, prefix: str, *, limit: int = 2) -> list[str]:
         """Ids that start with `prefix`, in their order: two are enough to know that it is not unique."""
@@ -276,7 +276,7 @@ class Ledger(Protocol):
         """What is on record since `after`, a `Story.place`; `None` if the execution is not known."""
 
     def follow(self, after: str | None = None) -> AsyncIterator[LedgerChange]:
-        """What any process writes, in the order in which it was written, and none twice.
+        """Changes by any process, in the order in which they were written, each once.
 
         Of several writes about one execution that were not read yet, a ledger may tell of the last alone.
         `after` is the cursor of the last change that was seen, perhaps by another process; `None`: from now on, and
@@ -377,7 +377,7 @@ MAX_EXECUTION_BYTES: Final = 128 * MIB
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Retention:
-    """What may stay. The oldest that ended go first; every limit holds at the same time."""
+    """Retention limits. The executions that ended first are deleted first; all limits apply together."""
 
     age_seconds: float = 30 * _DAY
     """Since the last word of an execution that ended."""

@@ -284,7 +284,7 @@ def own_key() -> bytes | None:
             key = _read(folder / _NAME)
         return key
     except OSError as error:
-        _log.warning("paused programs are replayed, not kept as snapshots: no key (%s)", error.strerror)
+        _log.warning("paused programs are replayed, not restored from snapshots: no key (%s)", error.strerror)
         return None
 
 

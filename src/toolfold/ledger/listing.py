@@ -32,7 +32,7 @@ _SAMPLED: Final = 16
 
 
 class ToolUse(msgspec.Struct, frozen=True, array_like=True):
-    """What one execution did with one tool."""
+    """Use of one tool by one execution."""
 
     tool: str
     calls: int
@@ -98,7 +98,7 @@ Saving: TypeAlias = tuple[float, str, int, int, int]
 
 
 class Facts(msgspec.Struct, frozen=True, array_like=True):
-    """What is kept beside the row of an execution that has ended."""
+    """Facts stored beside the row of an ended execution."""
 
     failed: int
     saved_bytes: int
@@ -107,7 +107,7 @@ class Facts(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Statistics(Protocol):
-    """What a console reads beside executions; every ledger of ours has it."""
+    """Statistics that a console reads; every ledger of ours has them."""
 
     async def counts(self, since: float, tenant: str | None = None) -> dict[str, int]: ...
     async def savings(self, since: float, bucket: float, tenant: str | None = None) -> Sequence[Saving]: ...
@@ -119,7 +119,7 @@ decode_facts: Final = msgspec.msgpack.Decoder(Facts).decode
 
 
 def facts_of(outcome: Outcome) -> Facts:
-    """Of an outcome."""
+    """Facts of an outcome."""
     return Facts(
         failed=sum(call.error is not None for call in outcome.calls),
         saved_bytes=outcome.context_saved.bytes,

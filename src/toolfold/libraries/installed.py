@@ -184,7 +184,7 @@ def requirement_name(text: str) -> str:
 
 
 def main_modules(modules: Sequence[str]) -> list[str]:
-    """Those that people import."""
+    """Modules that people import."""
     return [name for name in modules if not name.startswith("_") and name not in _SPARE] or list(modules)
 
 

@@ -1,1 +1,1 @@
-"""prompts."""
+"""Texts about tools for prompts: signatures, catalogs and stubs."""

@@ -55,7 +55,7 @@ class Parameter:
     note: str = ""
 
     def source(self, not_given: str = "...") -> str:
-        """As it stands in the signature."""
+        """Source text of the parameter in a signature."""
         default = not_given if self.default == "..." else self.default
         return f"{self.python_name}: {self.annotation}" + ("" if default is None else f" = {default}")
 

@@ -100,7 +100,7 @@ def first_of(sentences: Sequence[str]) -> str:
 
 
 def shared_sentences(descriptions: Sequence[Sequence[str]]) -> tuple[str, ...]:
-    """Those that all of them have, in order, where it saves something to say them once."""
+    """Sentences that all texts share, in order, if stating them once is shorter."""
     if len(descriptions) < 2:
         return ()
     everywhere = set(descriptions[0]).intersection(*descriptions[1:])

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionLimits:
-    """How much a session may keep, and for how long."""
+    """Limits of a session: how much it may store, and for how long."""
 
     max_bytes: int = 64 * MIB
     """Of its files."""
@@ -49,7 +49,7 @@ _SWEEP_EVERY_SECONDS: Final = 60.0
 
 @dataclass(slots=True)
 class Session:
-    """One session in use or at rest."""
+    """Session, in use or idle."""
 
     id: str
     keeps_names: bool = False
@@ -95,7 +95,7 @@ class Sessions:
 
     @property
     def limits(self) -> SessionLimits:
-        """How much each may keep."""
+        """Limits of each session."""
         return self._limits
 
     def open(self, session: str, *, keep_names: bool = False) -> Session:
@@ -165,7 +165,7 @@ class Sessions:
                 waiting.cancel()
 
     def unpark(self, session: str) -> None:
-        """It goes on: programs wait for their turn again."""
+        """The execution continues: programs wait for their turn again."""
         open_session = self._open.get(session)
         if open_session is not None:
             open_session.parked = ""
@@ -180,7 +180,7 @@ class Sessions:
         session.paused, session.paused_for = "", None
 
     def files(self, session: str) -> tuple[File, ...]:
-        """What the session's data folder holds."""
+        """Files in the session's data folder."""
         return self._store.load(session)
 
     def listed(self, session: str) -> tuple[SessionFile, ...]:
@@ -350,7 +350,7 @@ class Quota:
         """Bytes that were let in and are not counted yet, by tenant: uploads at the same time see each other's."""
 
     def measure(self) -> None:
-        """Count anew, from what is there."""
+        """Recount the stored files."""
         sizes: defaultdict[str, dict[str, int]] = defaultdict(dict)
         for session, size in self._store.sizes().items():
             sizes[_tenant_of(session)][session] = size

@@ -41,7 +41,7 @@ _log = logging.getLogger("toolfold.sessions")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
-    """What becomes of single files of a session."""
+    """Changes to single files of a session."""
 
     put: Sequence[File] = ()
     """New, or in place of one of the same name."""
@@ -70,7 +70,7 @@ class TooLarge(Exception):
 
 
 class FileStore(Protocol):
-    """Where the files of sessions are."""
+    """Store of session files."""
 
     def load(self, session: str) -> tuple[File, ...]: ...
     def listed(self, session: str) -> tuple[SessionFile, ...]:
@@ -97,7 +97,7 @@ class FileStore(Protocol):
 
 
 def digest_of(data: bytes) -> str:
-    """What a file is known by, whatever its name."""
+    """Content digest of a file, whatever its name."""
     return hashlib.sha256(data).hexdigest()
 
 
@@ -195,7 +195,7 @@ class FolderStore:
             try:
                 yield _file(folder, entry)
             except FileNotFoundError:
-                _log.error("the file %r of session %r is lost: it is listed, and not there", entry["name"], session)
+                _log.error("the file %r of session %r is lost: it is listed but missing", entry["name"], session)
 
     def merge(self, session: str, change: Change, *, max_bytes: int) -> None:
         folder = self._of(session)

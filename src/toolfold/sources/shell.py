@@ -41,7 +41,7 @@ _TAIL_BYTES: Final = 1000
 
 @dataclass(frozen=True, slots=True)
 class CompletedCommand:
-    """How a command ended."""
+    """Result of a command."""
 
     code: int
     """Negative: the signal that ended it."""

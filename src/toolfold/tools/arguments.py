@@ -42,7 +42,11 @@ def argument_check(spec: ToolSpec) -> ArgumentCheck:
         # Offline: a schema may come from a stranger, and a `$ref` must not make this host fetch it.
         validator = jsonschema_rs.validator_for(dict(spec.input_schema), validate_formats=False, offline=True)
     except ValueError as error:
-        _log.warning("arguments of %r go unchecked, its schema is broken: %s", spec.name, str(error).partition("\n")[0])
+        _log.warning(
+            "arguments of %r are not checked, because its schema is invalid: %s",
+            spec.name,
+            str(error).partition("\n")[0],
+        )
         return lambda arguments: arguments
 
     def check(arguments: Mapping[str, Value]) -> Mapping[str, Value]:
@@ -246,7 +250,7 @@ def bound_schema(schema: Mapping[str, Json], name: str) -> Mapping[str, Json]:
     """The schema, or one where parameters that stand for too much take anything."""
     if is_bounded(schema):
         return schema
-    _log.warning("the schema of %r is used in part: with its references followed it is too large", name)
+    _log.warning("the schema of %r is used only in part: it is too large with its references resolved", name)
     properties = schema.get("properties")
     first_properties = dict(list(properties.items())[:MAX_PARTS]) if isinstance(properties, Mapping) else {}
     properties_in_bounds = _within_bounds(schema, first_properties)

@@ -58,7 +58,9 @@ class EmbeddingCache:
             nearness = [sum(map(mul, question, row)) for row in rows]
         # Whatever a stranger's embedder raises: words find tools, too.
         except Exception as error:  # noqa: BLE001
-            _log.warning("the embedder failed, tools are found by words alone: %s: %s", type(error).__name__, error)
+            _log.warning(
+                "the embedder failed, so tools are searched by words only: %s: %s", type(error).__name__, error
+            )
             return None
         return _near(nearness, most)
 

@@ -35,7 +35,7 @@ _log: Final = logging.getLogger("toolfold.tools")
 
 
 class Lesson(msgspec.Struct, frozen=True, kw_only=True):
-    """What is known of one tool; a store adds it up with what it has."""
+    """Learned facts about one tool; a store merges them with its own."""
 
     tool: str
     version: str
@@ -46,7 +46,7 @@ class Lesson(msgspec.Struct, frozen=True, kw_only=True):
 
 @runtime_checkable
 class Lessons(Protocol):
-    """Where lessons are kept; a ledger is one. Bounded: `MOST_TOOLS` for each tenant, the oldest make room."""
+    """Store of lessons, such as a ledger. At most `MOST_TOOLS` for each tenant; the oldest are dropped."""
 
     def learn(self, tenant: str, lesson: Lesson) -> None:
         """Gather a lesson; it is written shortly after."""
@@ -76,7 +76,7 @@ def version_of(spec: ToolSpec) -> str:
 
 @dataclass(frozen=True, slots=True)
 class ToolLessons:
-    """What was known of a tenant's tools at one moment."""
+    """Snapshot of what was learned about a tenant's tools."""
 
     _lessons: Mapping[str, Lesson]
 
@@ -242,7 +242,7 @@ class Learning:
             for lesson in await self._store.learned(tenant):
                 tenant_lessons.add(lesson)
         except ToolfoldError as error:
-            _log.warning("what tools were seen to return cannot be read: %s", error)
+            _log.warning("learned output schemas cannot be read: %s", error)
         finally:
             tenant_lessons.is_read = True
             tenant_lessons.reading = None

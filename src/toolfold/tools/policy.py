@@ -57,7 +57,7 @@ class Policy:
         return self._ask.match(spec) or (self._ask_destructive and spec.destructive)
 
     def max_calls(self, spec: ToolSpec) -> int | None:
-        """How often one program may call it; `None` for as often as the program's limits allow."""
+        """Number of calls that one program may make; `None` if only its limits apply."""
         return least(self._max_calls, spec)
 
     def gate(self, tool: Tool, rest: Handler) -> Handler:

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 class ShippedTool(msgspec.Struct, frozen=True, kw_only=True):
-    """One tool, as it is described to another process."""
+    """Description of one tool for another process."""
 
     spec: ToolSpec
     origin: str

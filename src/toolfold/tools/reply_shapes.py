@@ -35,7 +35,7 @@ _KINDS: Final[dict[type, Kind]] = {
 
 
 class ValueShape(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What was seen at one place of a tool's replies."""
+    """Shape of the values at one position of a tool's replies."""
 
     kinds: tuple[Kind, ...] = ()
     """Of plain values, sorted."""
@@ -74,7 +74,7 @@ class KeyShape(msgspec.Struct, frozen=True):
 
 
 class ReplyShape(msgspec.Struct, frozen=True):
-    """What some replies of one tool had in common."""
+    """Common shape of some replies of one tool."""
 
     shape: ValueShape
     replies: int = 1

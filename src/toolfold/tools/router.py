@@ -49,7 +49,7 @@ _calls: Final = logging.getLogger("toolfold.calls")
 
 @dataclass(slots=True)
 class CallRequest:
-    """One call on its way to the tool."""
+    """Call on its way to the tool."""
 
     call: Call
     caller: Caller
@@ -181,7 +181,7 @@ def error_text(tool: str, error: BaseException) -> str:
     whole = message_of(error)
     text = mask_secrets(whole)
     if text != whole:
-        _log.warning("%r failed, and a secret was masked in its words: %s", tool, text)
+        _log.warning("%r failed; a secret was masked in its message: %s", tool, text)
     # Half a surrogate pair has no UTF-8 form and would break the wire.
     text = text.encode("utf-8", "backslashreplace").decode()
     if not isinstance(error, SPEAKS_FOR_ITSELF):
@@ -374,7 +374,7 @@ class OutsideChecks:
         self._checks: dict[str, Callable[[Mapping[str, Value]], Mapping[str, Value]]] = {}
 
     def fault(self, call: Call) -> str | None:
-        """What the program is told if the call must not be handed out."""
+        """Error text if the call must not be handed out."""
         check = self._checks.get(call.tool)
         if check is None:
             check = self._checks[call.tool] = outside_check(self._specs[call.tool])
@@ -422,4 +422,4 @@ def withholding(tool: Tool, rest: Handler) -> Handler:
 
 
 class Withheld(Exception):
-    """An error of which only the type is told."""
+    """Error of which a program reads only the type."""

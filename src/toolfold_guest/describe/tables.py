@@ -23,7 +23,7 @@ _ORDER = ("int", "float", "bool", "date", "str", "list", "dict")
 
 
 def type_of(value: Any) -> str:
-    """Of one value; empty for none."""
+    """Type of one value; empty for none."""
     if value is None or value == "":
         return ""
     if isinstance(value, bool):

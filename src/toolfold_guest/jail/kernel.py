@@ -98,7 +98,7 @@ def call(name: str, *arguments: Any) -> int:
 
 
 def number_of(name: str) -> int:
-    """Of a system call that the jail makes, or lets guests make."""
+    """Number of a system call that the jail makes or allows to guests."""
     if MACHINE is None:
         raise _unknown_machine()
     return _ALL_NUMBERS[name]
@@ -193,7 +193,7 @@ def no_new_privileges() -> None:
 
 
 def drop_user(user_id: int) -> None:
-    """From root to that user and group. Keeps the one right that opening a namespace may need."""
+    """Change from root to that user and group. Keeps the one right that opening a namespace may need."""
     _prctl(_PR_SET_KEEPCAPS, 1, 0, 0, 0)
     # Groups before the user: afterwards there is no right left to give them up.
     os.setgroups([])
@@ -316,7 +316,7 @@ class SyscallList:
         self._open_fds.discard(fd)
 
     def close_from(self, fd: int) -> None:
-        """That descriptor and every higher one."""
+        """Close that descriptor and every higher one."""
         self.add("close_range", fd, 0xFFFFFFFF)
         self._open_fds = {open_fd for open_fd in self._open_fds if open_fd < fd}
 

@@ -72,7 +72,7 @@ class Namespace:
         return (set(self._index) if mentioned is None else self._index.keys() & mentioned) - RESERVED
 
     def reading(self, names: Iterable[str]) -> set[str]:
-        """Those that change nothing, so that their order does not matter."""
+        """Read-only tools, whose order does not matter."""
         return {name for name in names if self._facts(name)[1].is_read_only}
 
     def bare(self, name: str) -> Callable[..., Any]:

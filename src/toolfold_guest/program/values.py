@@ -331,7 +331,7 @@ def of_figure(figure: Any) -> Media | None:
 
 
 def open_figures() -> list[Any]:
-    """Those that `pyplot` still holds, in the order in which they were made."""
+    """Figures that `pyplot` still holds, in the order of their creation."""
     pyplot = sys.modules.get("matplotlib.pyplot")
     return [] if pyplot is None else [pyplot.figure(number) for number in pyplot.get_fignums()]
 

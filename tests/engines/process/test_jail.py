@@ -401,5 +401,9 @@ async def test_a_zygote_that_is_gone_gives_guests_that_say_so() -> None:
 
     with pytest.raises(EngineUnavailable) as caught:
         await one.ready
-    assert (str(caught.value), await one.wait(), zygote.closed) == ("the zygote is gone; start another one", -9, True)
+    assert (str(caught.value), await one.wait(), zygote.closed) == (
+        "the fork server is gone; start another one",
+        -9,
+        True,
+    )
     one.close()

@@ -14,8 +14,8 @@ GOOD = {"name": "good", "transport": "stdio", "command": "true"}
 LIMITS = {"timeout_seconds": 120, "max_output_bytes": 65536}
 INVISIBLE = "has a name with a line break or another invisible character; rename it"
 NUMBER = "has a number that JSON does not have, or that is too large; write it as text"
-DEEP_ENTRY = "is nested more than 20 levels deep; remove the brackets that nobody needs"
-DEEP_FILE = "is nested too deeply to be read; remove the brackets that nobody needs"
+DEEP_ENTRY = "is nested more than 20 levels deep; remove unneeded brackets"
+DEEP_FILE = "is nested too deeply to be read; remove unneeded brackets"
 
 
 def init(folder: Path, text: str | bytes) -> subprocess.CompletedProcess[str]:

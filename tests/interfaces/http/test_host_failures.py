@@ -25,7 +25,7 @@ from toolfold.ledger.sqlite.store import SqliteLedger
 
 WITH_TOOLS = CONFIG + "tools: {modules: [tools.py]}\n"
 KEY = {"Idempotency-Key": "order-17"}
-GONE = "the zygote is gone and took the guest along"
+GONE = "the fork server is gone, and the sandbox with it"
 called: list[str] = []
 
 

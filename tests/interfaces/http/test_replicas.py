@@ -501,9 +501,9 @@ async def test_a_replica_that_advertises_the_address_of_another_says_so(fleet: F
     second, other = fleet.add(1, advertise="http://10.0.0.5:8000") + fleet.add(1)
     await fleet.ready()
 
-    await until(lambda: "says that it is at" in second.log)
+    await until(lambda: "also claims the address" in second.log)
 
-    told = "another replica says that it is at 'http://10.0.0.5:8000', too; give each its own with --advertise"
+    told = "another replica also claims the address 'http://10.0.0.5:8000'; give each its own with --advertise"
     assert [replica.log.count(told) for replica in (second, other)] == [1, 0]
 
 
@@ -525,7 +525,7 @@ async def test_replicas_that_keep_files_apart_are_told_of(fleet: Fleet) -> None:
     a, _ = await fleet.start(2)
     (c,) = await fleet.start(1, files="elsewhere")
 
-    await until(lambda: "other replicas keep the files of sessions elsewhere" in c.log)
+    await until(lambda: "other replicas store session files elsewhere" in c.log)
 
     assert "elsewhere" not in a.log
 

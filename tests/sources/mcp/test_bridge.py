@@ -327,7 +327,7 @@ async def test_a_result_that_breaks_its_schema_is_given_all_the_same_with_one_wa
 
     assert values == [{"n": "not a number"}] * 2
     assert [record.getMessage() for record in caplog.records] == [
-        'results of \'mcp__raw__mismatch\' do not fit its output schema: "not a number" is not of type "integer"'
+        'results of \'mcp__raw__mismatch\' do not match its output schema: "not a number" is not of type "integer"'
     ]
 
 

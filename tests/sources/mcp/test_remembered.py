@@ -132,7 +132,7 @@ async def test_a_file_that_is_not_ours_is_ignored_with_one_line(tmp_path, state,
     bridge = Bridge([raw("raw")], eras=tmp_path / "eras")
 
     assert bridge.tools() == ()
-    assert caplog.messages == [f"the remembered tools of server 'raw' are ignored: {why}"]
+    assert caplog.messages == [f"the cached tools of server 'raw' are ignored: {why}"]
 
 
 async def test_a_file_that_was_ignored_is_written_anew(tmp_path, state) -> None:

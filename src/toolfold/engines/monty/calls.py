@@ -23,7 +23,7 @@ from toolfold_guest.shared.names import RESERVED
 
 
 class MontyCalls:
-    """Which calls wait for a reply, and which results wait for Monty."""
+    """Calls that wait for a reply, and results that wait for Monty."""
 
     def __init__(self, wrap: Callable[[Media], object], before: MontyState | None) -> None:
         self._wrap = wrap
@@ -79,7 +79,7 @@ class MontyCalls:
         self._arrived.setdefault(call_id, {"exc_type": error} if error else {"return_value": None})
 
     def arrived(self, call_ids: Collection[int]) -> set[int]:
-        """Those of Monty's ids whose results are here."""
+        """Ids of Monty whose results have arrived."""
         return self._arrived.keys() & call_ids
 
     def give(self, call_id: int) -> Any:
@@ -230,7 +230,7 @@ _UNSUPPORTED: Final = re.compile(r"The monty syntax parser does not yet support 
 
 # Any: a `MontyRuntimeError` or `MontySyntaxError`, whose classes only `monty.py` may import.
 def ended(error: Any, text: str, limits: Limits) -> Ended:
-    """How the program ended, from what Monty raised."""
+    """Convert an exception of Monty to the end of the program."""
     exception, line = error.exception(), _line(error)
     message = str(exception)
     if isinstance(exception, MemoryError) and "memory limit" in message:

@@ -265,7 +265,7 @@ def _binds(tree: ast.Module, name: str) -> bool:
 
 
 def prelude(text: str) -> str:
-    """What runs before a rewritten text."""
+    """Code that runs before a rewritten program."""
     names = {name for name in _PRELUDE if name in text}
     names |= {_NEEDS[name] for name in names if name in _NEEDS}
     return _READY + "".join(code for name, code in _PRELUDE.items() if name in names)

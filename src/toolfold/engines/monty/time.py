@@ -145,7 +145,7 @@ class MontyTape:
         self._is_muted = bool(self._old_wakes)
 
     def replied(self) -> None:
-        """One more reply has come."""
+        """Count a reply."""
         if self._is_muted or not self.is_on:
             return
         if self._new_wakes and self._new_wakes[-1] > 0:
@@ -184,7 +184,7 @@ class MontyTape:
             self._steady += max(0.0, seconds)
 
     def new(self) -> ReplayTape | None:
-        """What is not on record yet; `None` for nothing."""
+        """Tape entries that are not recorded yet; `None` if there are none."""
         if not self.is_on or self._is_spoilt or not self.has_news:
             return None
         self._entries += len(self._new_wakes) + len(self._new_clocks)

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 
 class GuestConnection:
-    """One program's use of its guest's socket.
+    """Connection of one program to its guest's socket.
 
     Args:
         sock: The host's end; it does not block.

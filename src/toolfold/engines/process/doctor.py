@@ -55,7 +55,7 @@ _REFUSALS: Final = frozenset({"PermissionError", "FileNotFoundError", "OSError",
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """One thing that was tried."""
+    """Result of one layer or attack."""
 
     name: str
     ok: bool
@@ -70,7 +70,7 @@ class Finding:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Diagnosis:
-    """What was found on this machine, and whether it is enough."""
+    """Findings on this machine, and whether they are sufficient."""
 
     kernel: str
     machine: str
@@ -121,7 +121,7 @@ async def examine(required: Isolation = "namespace", *, host_libraries: bool = F
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _TierReport:
-    """What the attacks in one tier found."""
+    """Findings of the attacks in one tier."""
 
     findings: tuple[Finding, ...]
     notes: tuple[str, ...] = ()

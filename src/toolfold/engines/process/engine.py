@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 
 class ProcessEngine:
-    """One zygote in a jail of its own for each library set, made when a program first needs it.
+    """Engine with one jailed fork server for each library set, started when a program first needs it.
 
     Args:
         isolation: `namespace`, `landlock`, or a `Tier` of one's own (for tests of single layers).
@@ -142,7 +142,7 @@ class ProcessEngine:
         await self._pool(self._jail(library_set))
 
     async def guests(self) -> Guests:
-        """Of all library sets, parked ones too; the zygotes that they were forked from are not among them."""
+        """Guests of all library sets, including parked ones, without the fork servers."""
         pidfds = [fd for pool in self._pools.values() for fd in pool.zygote.guest_pidfds]
         return Guests(len(pidfds), await asyncio.to_thread(held_bytes, pidfds))
 
@@ -299,7 +299,7 @@ _EMPTY_TMPFS_BYTES: Final = 40
 
 
 class GuestLease:
-    """A guest that its session kept, one that was told of the program, or the next one of the pool.
+    """Lease of a guest: of its session, one that expects the program, or the next one of the pool.
 
     Args:
         pool_of: Gives the pool that the guest is of, and starts it if there is none.

@@ -20,7 +20,7 @@ _OPEN = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
 class FolderContents(NamedTuple):
-    """What lay in a data folder at the end."""
+    """Contents of a data folder at the end of a program."""
 
     files: tuple[File, ...]
     """Those that are new or changed, by name."""
@@ -32,7 +32,7 @@ class FolderContents(NamedTuple):
     """One for each thing left out."""
 
     def missing(self, had: Iterable[str]) -> frozenset[str]:
-        """Those of the files that were there before which certainly are not any more."""
+        """Earlier files that certainly no longer exist."""
         missing_names = frozenset(had) - self.names
         return frozenset(name for name in missing_names if not any(_is_under(name, place) for place in self.hidden))
 

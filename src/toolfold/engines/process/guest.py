@@ -36,7 +36,7 @@ _NONSENSE: Final = "the guest broke the protocol before it was locked down; noth
 
 
 class Usage(NamedTuple):
-    """What a guest had used when it ended."""
+    """Resource usage of a guest when it ended."""
 
     cpu_seconds: float = 0.0
     grown_bytes: int = 0
@@ -44,7 +44,7 @@ class Usage(NamedTuple):
 
 
 class Guest:
-    """One forked, locked guest that waits on its socket for what its loop understands.
+    """Forked, locked guest that waits for messages on its socket.
 
     Args:
         sock: The host's end; the guest inherits the other.
@@ -273,7 +273,7 @@ def _process_bytes(pidfd: int) -> int:
 
 
 def oom_kills() -> int:
-    """How many processes the kernel has killed for want of memory, in whichever group; 0 where it does not tell."""
+    """Number of processes that the kernel killed for lack of memory, in any group; 0 if unknown."""
     try:
         count = _OOM_KILLS.search(Path("/proc/vmstat").read_text("ascii"))
     except OSError:
@@ -282,7 +282,7 @@ def oom_kills() -> int:
 
 
 class MemoryGauge:
-    """What one process has in memory, asked often.
+    """Memory gauge of one process, cheap enough to read often.
 
     All but mapped files, those pages too that it shares: more than it holds. The kernel has this number at hand, while
     for the share it walks all pages.
@@ -363,7 +363,7 @@ class HoldRegistry:
             self._set_timer()
 
     def remove(self, hold: Hold) -> None:
-        """It goes on, or is frozen."""
+        """Stop tracking a guest that continues or is frozen."""
         self._unseen.pop(hold, None)
         self._small.pop(hold, None)
 

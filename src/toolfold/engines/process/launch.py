@@ -32,7 +32,7 @@ _OWN_CGROUP: Final = re.compile(r"^\d+:(?:|.*\bpids\b.*):(/.*)$", re.MULTILINE)
 
 
 def most_processes(proc: Path = _PROC, cgroups: Path = _CGROUPS) -> int:
-    """What this machine, this container and this user have, less a quarter (at most 1024) that guests cannot take."""
+    """Process limit of this machine, container and user, less a quarter (at most 1024) kept from guests."""
     # The least of all counts: whichever is reached first refuses the fork.
     hard = resource.getrlimit(resource.RLIMIT_NPROC)[1]
     kernel = [_number(proc / "sys/kernel" / name) for name in ("threads-max", "pid_max")]
@@ -105,7 +105,7 @@ def tier_named(name: str) -> Tier:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LaunchPlan:
-    """What a fork server is to be."""
+    """Plan of a fork server: its tier, libraries and limits."""
 
     tier: Tier
     library_set: LibrarySet
@@ -138,7 +138,7 @@ class Launched:
 
 
 def launch_ahead(plan: LaunchPlan) -> Launched:
-    """For whoever has other work to do until the server is ready, and no event loop yet.
+    """Start a server early, without an event loop, while the caller does other work.
 
     Raises:
         EngineUnavailable: This is not Linux.

@@ -233,7 +233,7 @@ class ProcessRun:
         self._hold.hold()
 
     def release(self) -> None:
-        """The execution goes on."""
+        """The execution continues."""
         self._hold.release()
 
     def release_after(self, seconds: float) -> None:
@@ -312,10 +312,10 @@ class ProcessRun:
             message = "the program closed its connection to the host and went on"
             return await self._with_files(Ended(status="failed", problem=Problem(kind="protocol", message=message)))
         except Exception as error:  # noqa: BLE001  # whatever broke there, the guest is gone
-            return Died(str(error) or "the zygote is gone")
+            return Died(str(error) or "the fork server is gone")
         # It took the guest along: no limit of the program's had a part in it.
         if self._lease.pool.zygote.closed:
-            return Died("the zygote is gone and took the guest along")
+            return Died("the fork server is gone, and the sandbox with it")
         lease = self._lease
         last = ended_from_exit(
             status, lease.guest.usage, lease.limits.cpu_seconds, lease.pool.zygote.has_new_oom_kill
@@ -331,7 +331,7 @@ _FRAME_SLACK_BYTES: Final = 4096
 
 
 class Replies:
-    """The open calls of one program, and their replies: those of one turn of the loop leave together.
+    """Open calls of one program and their replies; replies of one turn of the loop are sent together.
 
     Args:
         write: Takes what is to be sent.

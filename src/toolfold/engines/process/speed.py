@@ -178,7 +178,7 @@ FRAMES_IN_A_ROW: Final = 16
 
 
 class LookAhead:
-    """What is known of when the next frame of one guest will come.
+    """Estimate of when the next frame of one guest will arrive.
 
     Args:
         sock: The guest's.
@@ -228,7 +228,7 @@ class LookAhead:
 
 
 class Placement:
-    """Where one guest may run.
+    """Cores on which one guest may run.
 
     Args:
         pidfd: Gives the guest's descriptor, or a negative number once another process may have its number.

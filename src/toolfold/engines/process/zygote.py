@@ -38,7 +38,7 @@ _KILLED: Final = -int(signal.SIGKILL)
 
 
 class Zygote:
-    """One fork server for one tier and one library set."""
+    """Fork server for one tier and one library set."""
 
     notes: tuple[str, ...]
     """What this tier cannot enforce on this machine."""
@@ -107,7 +107,7 @@ class Zygote:
 
     @property
     def guest_pidfds(self) -> list[int]:
-        """Of the guests that are alive; another may have one of these numbers as soon as its guest is closed."""
+        """Pidfds of the guests that are alive; a number may be reused as soon as its guest is closed."""
         return [guest.pidfd for guest in self._guests.values() if guest.pidfd >= 0]
 
     def has_new_oom_kill(self) -> bool:
@@ -178,7 +178,7 @@ class Zygote:
         if self._is_closed:
             for guest, fd in zip(guests.values(), theirs, strict=True):
                 os.close(fd)
-                guest.fail(EngineUnavailable("the zygote is gone; start another one"))
+                guest.fail(EngineUnavailable("the fork server is gone; start another one"))
                 guest.end(_KILLED)
             return list(guests.values())
         order: dict[str, Any] = {"spawn": list(guests)}
@@ -260,7 +260,7 @@ class Zygote:
         self._loop.remove_writer(self._control.fileno())
         self._control.close()
         for guest in self._guests.values():
-            guest.fail(EngineCrashed("the zygote is gone and took the guest along"))
+            guest.fail(EngineCrashed("the fork server is gone, and the sandbox with it"))
             guest.end(_KILLED)
         self._guests.clear()
 
@@ -308,7 +308,7 @@ def _launch(control: socket.socket, given_up: threading.Event) -> subprocess.Pop
 
 
 def notes_of(plan: LaunchPlan) -> tuple[str, ...]:
-    """What this tier cannot enforce, whatever the machine."""
+    """Limits that this tier cannot enforce on any machine."""
     tier = plan.tier
     notes = ["the program can read every package that is installed on the host"] if plan.host_libraries else []
     if "mount" in tier.layers:

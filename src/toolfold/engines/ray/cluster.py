@@ -148,7 +148,7 @@ class RayDriver:
 
 
 def examine_nodes(address: str, required: Isolation) -> dict[str, Diagnosis | str]:
-    """What each node can promise, by its address; a text where it cannot even be asked.
+    """Diagnosis of each node, by its address; a text if the node cannot be examined.
 
     Raises:
         EngineUnavailable: There is no cluster.
@@ -245,7 +245,7 @@ def _one_line(error: BaseException) -> str:
 
 
 class NodeOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """How the engine of a node is made."""
+    """Options of the engine of a node."""
 
     limits: Limits
     isolation: str = "namespace"
@@ -261,7 +261,7 @@ class NodeOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class NodeAnswer(msgspec.Struct, frozen=True, kw_only=True):
-    """How its start went."""
+    """Result of the start of a node."""
 
     toolfold: str
     python: str
@@ -281,22 +281,22 @@ _PARENT_SECONDS: Final = 0.5
 
 
 def examine_here(required: Isolation) -> bytes:
-    """What `toolfold doctor` finds on the node that runs this."""
+    """Diagnosis of the node that runs this function."""
     return encode(asyncio.run(examine(required)))
 
 
 def read_diagnosis(body: bytes) -> Diagnosis:
-    """What `examine_here` returned."""
+    """Parse the result of `examine_here`."""
     return _diagnosis.decode(body)
 
 
 def read_answer(body: bytes) -> NodeAnswer:
-    """What `NodeActor.start` returned."""
+    """Parse the result of `NodeActor.start`."""
     return _answer.decode(body)
 
 
 class NodeActor:
-    """One on each node. Its engine ends with its process, and its process with the runtime's."""
+    """Actor on each node. Its engine ends with its process, and its process with the runtime's."""
 
     def __init__(self) -> None:
         self._engine: ProcessEngine | None = None

@@ -315,7 +315,7 @@ class RayNodes:
         except EngineUnavailable as error:
             self._reason = str(error)
             raise
-        _log.warning("connected to the Ray cluster at %s again", self._address)
+        _log.warning("reconnected to the Ray cluster at %s", self._address)
 
     def _connected(self) -> RayDriver | DriverProcess:
         if self._driver is None:

@@ -100,12 +100,12 @@ class Fleet:
 
     @property
     def links(self) -> tuple[NodeLink, ...]:
-        """Those that can be used now."""
+        """Links that can be used now."""
         return tuple(self._links.values())
 
     @property
     def loads(self) -> tuple[NodeLoad, ...]:
-        """Of the nodes that are there, and of those that lost programs."""
+        """Loads of the connected nodes, and of nodes that lost programs."""
         rooms = {link.facts.address: (link.room, len(link.runs)) for link in self.links}
         nobody = wire.WireRoom(0, 0, 0), 0
         loads = []
@@ -222,7 +222,9 @@ class Fleet:
         self._changed.set()
 
     def _drop_link(self, link: NodeLink, why: str) -> None:
-        _log.warning("node %s is lost (%s): %d programs go on elsewhere", link.facts.address, why, len(link.runs))
+        _log.warning(
+            "node %s is lost (%s): %d programs continue on other nodes", link.facts.address, why, len(link.runs)
+        )
         self._links.pop(link.facts.node_id, None)
         self._sessions = {session: other for session, other in self._sessions.items() if other is not link}
         # It may live and be partitioned: nothing of the runtime's must stay on it.
@@ -241,7 +243,7 @@ class Fleet:
             except Exception as error:  # noqa: BLE001
                 reason = str(error).partition("\n")[0]
                 if reason != last_reason:  # once, not every second until it is back
-                    _log.warning("the Ray cluster does not say which nodes it has: %s", reason)
+                    _log.warning("cannot list the nodes of the Ray cluster: %s", reason)
                 last_reason = reason
 
     async def _look(self) -> None:
@@ -284,7 +286,7 @@ def _fullness(link: NodeLink) -> tuple[bool, float]:
 
 
 class RayEngine:
-    """Places each program where there is room, and goes on elsewhere when a node is lost.
+    """Engine that places programs on nodes with free cores, and continues them elsewhere when a node is lost.
 
     Args:
         nodes: The cluster; `from_settings` makes one of an address.
@@ -339,7 +341,7 @@ class RayEngine:
 
     @property
     def replays(self) -> int:
-        """How many programs went on on another node so far."""
+        """Number of programs that moved to another node so far."""
         return 0 if self._fleet is None else self._fleet.moved.total()
 
     async def __aenter__(self) -> Self:
@@ -391,7 +393,7 @@ class RayEngine:
             link.send(wire.Preload(library_set))
 
     async def guests(self) -> Guests:
-        """Of all nodes, as each last said: a node that is busy says it less often."""
+        """Guests of all nodes, as last reported; a busy node reports less often."""
         loads = self._open_fleet().loads
         return Guests(sum(load.guests for load in loads), sum(load.guest_memory_bytes for load in loads), loads)
 

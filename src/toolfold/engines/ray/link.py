@@ -122,7 +122,7 @@ NO_RUN: Final = 0
 
 
 class RunListener(Protocol):
-    """One program on the node."""
+    """Listener for one program on the node."""
 
     def hear(self, body: bytes) -> None:
         """A part of a message for it, not read yet."""
@@ -132,7 +132,7 @@ class RunListener(Protocol):
 
 
 class NodeFacts(msgspec.Struct, frozen=True, kw_only=True):
-    """What a node says of itself."""
+    """Facts that a node reports about itself."""
 
     node_id: str
     address: str
@@ -155,7 +155,7 @@ class ToolGrant(NamedTuple):
 
 
 class NodeLink:
-    """One node, from when it is ready until it is lost."""
+    """Link to one node, from when it is ready until it is lost."""
 
     def __init__(
         self, facts: NodeFacts, mailbox: Mailbox, *, on_lost: Callable[[NodeLink, str], None],

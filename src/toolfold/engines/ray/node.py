@@ -40,7 +40,7 @@ _PLAIN: Final = ReplyMeta()
 
 
 class CallRecords:
-    """Of one program, since the last time that they were taken.
+    """Call records of one program since they were last collected.
 
     Args:
         places: Of the tools in the grant, by name.
@@ -163,7 +163,7 @@ class Node:
 
     @property
     def messages(self) -> int:
-        """How many there were so far."""
+        """Number of messages so far."""
         return self._outbox.messages
 
     # from the runtime
@@ -453,13 +453,13 @@ class NodeOutbox:
         self._pending_records: dict[int, CallRecords] = {}
         """What is still to be said of calls, by the run: after all that was said of it, before all that will be."""
         self.messages = 0
-        """How many there were so far."""
+        """Number of messages so far."""
         self.is_due = asyncio.Event()
         self.has_room = asyncio.Event()
         self.has_room.set()
 
     def say(self, key: int, message: FromNode, *, is_urgent: bool = True) -> None:
-        """Of a run."""
+        """Queue a message of a run."""
         if key in self._pending_records:
             self._flush_records(key)
         if not is_urgent:

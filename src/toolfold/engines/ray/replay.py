@@ -24,7 +24,7 @@ class Diverged(Exception):
 
 
 class RunHistory:
-    """Of one program."""
+    """History of one program."""
 
     def __init__(self, tape: ReplayTape) -> None:
         self._wakes, self._clocks = list(tape.wakes), list(tape.clocks)
@@ -70,7 +70,7 @@ class RunHistory:
             self.replies.insert(place, reply)
 
     def begin_again(self) -> None:
-        """The program begins anew, on another node."""
+        """Restart the program on another node."""
         self._replay_characters = dict(self._output_characters)
         self._calls = [call if isinstance(call, bytes) else _key(call) for call in self._calls]
         self._calls_again = len(self._calls)

@@ -317,7 +317,7 @@ class RayRun:
             self._act("hold")
 
     def release(self) -> None:
-        """The execution goes on."""
+        """The execution continues."""
         self.release_after(0.0)
 
     def release_after(self, seconds: float) -> None:
@@ -362,7 +362,7 @@ _BREAKER: Final = ("", "opened", "closed", "open")
 
 
 class NodeServedCalls:
-    """Those that have no reply yet, and what becomes of them.
+    """Calls without a reply yet, served on the node.
 
     Args:
         past: Keeps the replies, for a replay.
@@ -442,7 +442,7 @@ class NodeServedCalls:
         return structs.replace(reply, traceback=record.traceback) if record.traceback else reply
 
     def unanswered(self) -> Served | None:
-        """Those that the program did not wait for: they may have run. `None` if there are none."""
+        """Calls that the program did not wait for, which may have run; `None` if there are none."""
         open_calls, self._open = self._open, {}
         if not open_calls:
             return None

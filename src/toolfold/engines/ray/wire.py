@@ -57,7 +57,7 @@ class RunReply(msgspec.Struct, array_like=True, tag=2):
 
 
 class RunCommand(msgspec.Struct, array_like=True, tag=3):
-    """One of the short verbs of a run."""
+    """Command to a run without further data."""
 
     run: int
     verb: Literal["hold", "release", "output", "close"]
@@ -101,7 +101,7 @@ def pack(messages: list[ToNode]) -> bytes:
 
 
 def unpack(body: bytes) -> list[ToNode]:
-    """What the runtime says."""
+    """Unpack messages of the runtime."""
     return _to_node.decode(body)
 
 
@@ -167,7 +167,7 @@ class WireGone(msgspec.Struct, array_like=True, forbid_unknown_fields=True, tag=
 
 
 class WireRoom(msgspec.Struct, array_like=True, forbid_unknown_fields=True, tag=8, gc=False):
-    """How the node is: not of any run."""
+    """Load of the node, not part of any run."""
 
     guests: int
     guest_bytes: int

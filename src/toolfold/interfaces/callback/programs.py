@@ -249,7 +249,7 @@ def _forward(program: _Program, call: Call) -> OpenCall:
 
 
 def limits_of(request: CallbackRequest, usual: Limits) -> Limits:
-    """Of one program.
+    """Limits of one program.
 
     Raises:
         UsageError: its timeout is none, or too long.
@@ -369,7 +369,7 @@ class InlinePrograms:
 
 
 class _InlineCalls:
-    """Those of one program."""
+    """Inline calls of one program."""
 
     def __init__(self, request: CallbackRequest, answer: Answer, reply_bytes: int) -> None:
         self.entries: list[ForwardedCall] = []

@@ -42,7 +42,7 @@ class Terminal:
         self._turn = asyncio.Lock()
 
     async def ask(self, call: Call) -> Decision:
-        """One question at a time, until it is answered."""
+        """Ask one question at a time, until it is answered."""
         async with self._turn:
             with drawing_area.reserve():
                 return await self._answer(call)
@@ -108,7 +108,7 @@ def approve_at_terminal(*, is_yes: bool) -> Approve:
 
 
 def terminal_handle() -> int | None:
-    """To read answers from; `None` where nobody would see a question."""
+    """Handle to read answers from; `None` if nobody would see a question."""
     if not sys.stderr.isatty():
         return None
     if sys.stdin is not None and sys.stdin.isatty():
@@ -145,7 +145,7 @@ def user() -> str:
 
 
 def say(text: str) -> None:
-    """To the person, who reads stderr."""
+    """Print to the user, on stderr."""
     print(text, end="", file=sys.stderr, flush=True)
 
 

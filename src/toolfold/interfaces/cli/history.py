@@ -278,7 +278,7 @@ def _decisions(history: ExecutionHistory) -> list[DecisionEntry]:
 
 
 def open_calls(history: ExecutionHistory) -> list[Call]:
-    """Those that were made and have no reply."""
+    """Calls that have no reply."""
     answered_ids = {entry.reply.call_id for entry in _reply_entries(history)}
     return [
         entry.call for entry in history.entries if isinstance(entry, CallEntry) and entry.call.id not in answered_ids
@@ -310,7 +310,7 @@ _STYLES: Final = {"done": "blue", "open": "cyan", "failed": "red", "waits": "yel
 
 @dataclass(slots=True)
 class CallBar:
-    """One call."""
+    """Bar of one call."""
 
     tool: str
     at: float
@@ -319,7 +319,7 @@ class CallBar:
 
 
 class Waterfall:
-    """What is known of one execution; drawn anew for each width and moment."""
+    """Timeline of one execution, redrawn for each width and moment."""
 
     def __init__(self, start_record: StartRecord, page: str = "", *, shows_output: bool = True) -> None:
         self._start_record = start_record
@@ -331,7 +331,7 @@ class Waterfall:
         self._end = 0.0
 
     def take(self, story: Story) -> None:
-        """What was written since the last one."""
+        """Add what was recorded since the last story."""
         for entry in story.entries:
             self._note(entry)
         self._state = story.state
@@ -360,7 +360,7 @@ class Waterfall:
 
     @property
     def is_over(self) -> bool:
-        """Nothing moves any more."""
+        """Whether the execution has ended."""
         return self._state not in ("running", "paused")
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:

@@ -131,7 +131,7 @@ def _mime(name: str) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunOptions:
-    """One command line, as it was written."""
+    """Options of the command line, as they were written."""
 
     program: str = ""
     """A file, or `-`; empty if `code` is the program."""

@@ -10,7 +10,7 @@ from toolfold.interfaces.cli.setup import DEFAULT_ENGINE
 
 
 def engine_name(text: str) -> str:
-    """What `--engine` takes: the name of an engine that there is."""
+    """Parse `--engine`: the name of an existing engine."""
     # Imported here: `--help` starts without it.
     from toolfold.engines.registry import known_engine  # noqa: PLC0415
 

@@ -38,7 +38,7 @@ def call_line(record: CallRecord) -> str:
 
 
 def unsaved_line(files: Sequence[File]) -> str:
-    """Which files a program created for nothing, and the option that saves them."""
+    """Line that names unsaved files of a program, and the option that saves them."""
     names = [printable_name(file.name) for file in files]
     listing = ", ".join(names[:_SHOWN_FILES])
     more = f" and {len(names) - _SHOWN_FILES} more" if len(names) > _SHOWN_FILES else ""
@@ -81,7 +81,7 @@ def shorten(text: str, length: int) -> str:
 
 
 def write_json(value: Json) -> None:
-    """To stdout: indented for a person, in one line for a program."""
+    """Print JSON on stdout: indented on a terminal, in one line otherwise."""
     indent = 2 if sys.stdout.isatty() else None
     write(sys.stdout, json.dumps(value, ensure_ascii=False, allow_nan=False, indent=indent) + "\n")
 

@@ -50,7 +50,7 @@ _HEADERS: Final = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Viewer:
-    """Whoever sent a request."""
+    """Sender of a request."""
 
     tenant: str | None = None
     """`None` sees every tenant's."""
@@ -76,7 +76,7 @@ _decode: Final = msgspec.json.Decoder(_Claims).decode
 
 
 class Access:
-    """From requests to viewers.
+    """Access control: from requests to viewers.
 
     Args:
         key: Signs cookies.
@@ -125,7 +125,7 @@ class Access:
         return self._cookie(Viewer(tenant=caller.tenant, roles=caller.roles))
 
     async def viewer(self, request: Request) -> Viewer:
-        """Who sent a request; from here on it is on their account, as every request with a key is.
+        """Sender of a request, which counts towards their rate limits, like every request with a key.
 
         Raises:
             Refusal: 401, 413 or 429.

@@ -134,7 +134,7 @@ def of_history(history: ExecutionHistory, *, hidden: bool) -> dict[str, Json]:
 
 
 def of_outcome(outcome: Outcome, *, hidden: bool) -> dict[str, Json]:
-    """How an execution ended, with its output; its calls are events."""
+    """Outcome of an execution with its output; its calls are events."""
     return {
         "status": outcome.status,
         "seconds": outcome.seconds,
@@ -151,7 +151,7 @@ def of_outcome(outcome: Outcome, *, hidden: bool) -> dict[str, Json]:
 
 
 def of_problem(problem: Problem | None, *, hidden: bool = False) -> dict[str, Json] | None:
-    """What is wrong with a program."""
+    """Problem of a program."""
     if problem is None:
         return None
     message = _HIDDEN if hidden else problem.message

@@ -154,7 +154,7 @@ class LedgerWatcher:
                     cursor = next_cursor
                 return
             except ToolfoldError as error:
-                _log.warning("the console waits for its ledger: %s", error)
+                _log.warning("the console cannot read its ledger and tries again: %s", error)
                 await asyncio.sleep(_AGAIN_SECONDS)
 
     async def _follow(self, cursor: str | None) -> AsyncIterator[str]:

@@ -118,7 +118,7 @@ class QueryRoutes:
         return json_response(200, {"approvals": self.questions(viewer), "may_act": "approve" in viewer.roles})
 
     def questions(self, viewer: Viewer) -> list[dict[str, Any]]:
-        """Those that a viewer may see."""
+        """Questions that a viewer may see."""
         return [
             {
                 **json_shapes.of_question(call, hidden=self._is_hidden), "execution_id": live.start_record.execution_id,

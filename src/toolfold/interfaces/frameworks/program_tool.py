@@ -41,7 +41,7 @@ class Image:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelAnswer:
-    """What goes back to the model."""
+    """Answer for the model."""
 
     text: str
     images: tuple[Image, ...] = ()
@@ -147,7 +147,7 @@ SCHEMA: Final[dict[str, Json]] = {
 
 
 def rules(*, keeps_names: bool, has_both: bool) -> str:
-    """What programs are for and how they behave.
+    """Rules for programs, as text for a model.
 
     Args:
         keeps_names: Programs share one session.
@@ -203,7 +203,7 @@ class Entry:
         return "\n\n".join(part for part in (rules_text, text, self.files.text()) if part)
 
     def schema(self) -> dict[str, Json]:
-        """Of the arguments; fits the strict modes of all providers."""
+        """Schema of the arguments, valid in the strict modes of all providers."""
         return dict(SCHEMA)
 
     def direct_tools(self) -> dict[str, ToolSpec]:
@@ -217,7 +217,7 @@ class Entry:
         return await self.runtime.run(text, options=self.options())
 
     def options(self) -> ProgramOptions:
-        """Of each program."""
+        """Options of each program."""
         files = self.files.files_for(self.session, self.runtime.sessions)
         return ProgramOptions(files=files, limits=self.limits, session=self.session, keep_names=bool(self.session))
 

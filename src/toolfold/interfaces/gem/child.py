@@ -15,7 +15,7 @@ _T = TypeVar("_T")
 
 
 class Child(Protocol):
-    """Who runs the programs: the SDK's client of a child process, or what stands in its place."""
+    """Runner of the programs: the SDK's client of a child process, or a substitute."""
 
     # Any: arguments are JSON, and the SDK has types of its own for the rest.
     async def call_tool(

@@ -184,7 +184,7 @@ class ExecutionMoved(Exception):
 
 
 class Peers(Protocol):
-    """Who else may hold an execution. `Replicas` is the real one, `NoPeers` a process without others."""
+    """Other processes that may own an execution: `Replicas`, or `NoPeers` for a single process."""
 
     @property
     def are_there(self) -> bool:

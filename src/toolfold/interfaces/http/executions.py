@@ -228,7 +228,7 @@ class ApiExecutions:
     # cancels
 
     def id_of(self, token: str, tenant: str) -> str:
-        """Of the execution that a token of this tenant continues."""
+        """Id of the execution that a token of this tenant continues."""
         return self._rounds.read(token, tenant).execution_id
 
     async def cancel(

@@ -183,7 +183,7 @@ _PIECE_BYTES: Final = 128 * 1024
 
 
 class FileRoutes:
-    """What clients do with the files of their sessions.
+    """Routes for the files of sessions.
 
     Args:
         files: Of all tenants.
@@ -221,7 +221,7 @@ class FileRoutes:
         return json_response(200, await asyncio.to_thread(self._files.listing, tenant, session))
 
     async def download(self, request: Request, session: str, file: str) -> Response:
-        """One file, as it is."""
+        """Download one file."""
         tenant = await self._tenant(request)
         session_file = await asyncio.to_thread(self._files.find, tenant, session, file)
         stream, size = await asyncio.to_thread(_open_file, session_file)

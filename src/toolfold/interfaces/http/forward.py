@@ -47,7 +47,7 @@ class Forwarder:
         await self._client.aclose()
 
     async def send(self, request: ForwardedRequest, replica: str, address: str) -> ForwardedResponse | None:
-        """What that replica says; `None` if it does not."""
+        """Response of that replica; `None` if there is none."""
         tenant = base64.urlsafe_b64encode(request.tenant.encode()).decode()
         digest = hashlib.sha256(request.body).hexdigest()
         signed = f"{replica}.{tenant}.{digest}.{self._signature(request, replica, digest)}"
@@ -91,7 +91,7 @@ class Forwarder:
 
 @dataclass(frozen=True, slots=True)
 class VerifiedSender:
-    """Whose request it is, and which body it must have."""
+    """Verified sender of a request, and the body that it must have."""
 
     tenant: str
     _digest: str

@@ -90,7 +90,7 @@ def _failure(error: Exception) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _ErrorStatus:
-    """What a client gets for one class of errors."""
+    """HTTP status and text for one class of errors."""
 
     status: int
     is_contract: bool = True
@@ -113,7 +113,7 @@ OF_ERROR: Final[dict[type[ToolfoldError], _ErrorStatus]] = {
 
 
 def to_http(error: ToolfoldError) -> Refusal:
-    """How a request that ended in this error is turned away."""
+    """Refusal for a request that ended in this error."""
     answer = entry_for(error, OF_ERROR)
     return Refusal(answer.status, f"{answer.prefix}{error}", is_contract=answer.is_contract)
 
@@ -178,7 +178,7 @@ def call_name(call_id: int) -> str:
 
 
 def outcome_response(outcome: Outcome, *, session: str, files: list[dict[str, Any]]) -> ApiResponse:
-    """How a program ended."""
+    """Response for the outcome of a program."""
     stdout = _with_truncation_note(outcome.stdout, outcome.stdout_cut_bytes)
     stderr = _with_truncation_note(outcome.stderr, outcome.stderr_cut_bytes)
     if outcome.status == "finished":

@@ -128,7 +128,7 @@ class Replicas:
                 self._remember(execution_id, owner)
                 return response
             if response is not None and _error_text(response) == REPLICA_REPLACED:
-                _log.warning("replica %s is gone; what it held is free", replica)
+                _log.warning("replica %s is gone; its executions are released", replica)
                 await self._leases.release([execution_id], owner=owner)
             elif time.monotonic() > patience:
                 raise _unreachable_refusal(address)
@@ -234,7 +234,7 @@ class Replicas:
                 self._has_ledger = False
             # Whatever happens, the heartbeat must continue: without it every lease of this replica expires.
             except Exception:  # noqa: BLE001
-                _log.exception("a lease could not be looked after")
+                _log.exception("a lease could not be renewed")
             await asyncio.sleep(self._seconds / _BEATS_PER_LEASE)
 
     async def _reap(self, runtime: Runtime) -> bool:
@@ -325,7 +325,7 @@ class Agreement:
         self._alone_at = time.monotonic() + lease_seconds
 
     async def close(self, leases: Leases) -> None:
-        """Whoever comes later may keep files elsewhere."""
+        """Withdraw from the agreement; later replicas may store files elsewhere."""
         await leases.end_turn(_FILES, self._files)
 
     async def check(self, leases: Leases, own: str, address: str) -> None:
@@ -348,7 +348,7 @@ class Agreement:
             return
         self._is_out_of_reach = True
         _log.error(
-            "another replica shares this ledger, and this one has no address where it could be reached; "
+            "another replica shares this ledger, but this one has no address at which others can reach it; "
             "give each its own with --advertise, or http.advertise"
         )
 
@@ -362,14 +362,14 @@ class Agreement:
         self._has_seen_others = True
         if any(owner.partition(" ")[2] == at for owner in other_owners):
             _log.warning(
-                "another replica says that it is at %r, too; give each its own with --advertise, or http.advertise", at
+                "another replica also claims the address %r; give each its own with --advertise, or http.advertise", at
             )
 
     async def _tell_if_files_differ(self, leases: Leases) -> None:
         # As a turn that all who have the same folder share, and the others cannot get.
         if self._files and not self._has_other_files and not await leases.take_turn(_FILES, self._files):
             self._has_other_files = True
-            _log.error("other replicas keep the files of sessions elsewhere; name one shared folder in http.files")
+            _log.error("other replicas store session files elsewhere; name one shared folder in http.files")
 
     async def _agree_on_key(self) -> None:
         """A server that lost its data has no key for tokens: whoever starts next must not make another."""
@@ -378,8 +378,8 @@ class Agreement:
         match await self._ledger.agree(self._key_kept_as, self._key):
             case "put back":
                 _log.error(
-                    "the ledger's server lost its data; paused executions are gone, the key for tokens is put back"
+                    "the ledger's server lost its data; paused executions are gone, and the key for tokens was restored"
                 )
             case "another" | "gone" if not self._has_lost_key:
                 self._has_lost_key = True
-                _log.error("the ledger's server lost its data, and the key for tokens with it; restart all replicas")
+                _log.error("the ledger's server lost its data, including the key for tokens; restart all replicas")

@@ -57,7 +57,7 @@ def client_of(context: ServerRequestContext[Any, Any]) -> str:
 
 # Any: as above.
 def owner_of(context: ServerRequestContext[Any, Any]) -> str:
-    """Whose programs those of a request are, for longer than a connection or this process lives.
+    """Owner of the programs of a request, which outlives the connection and this process.
 
     A process on stdio has one user, and its ledger is that user's: each of their windows has all of their programs. On
     HTTP it is the credentials and the address that the request came with, and the name of the client, which may have
@@ -146,7 +146,7 @@ class Clients:
             del self._sessions[next(iter(self._sessions))]
 
     async def tell_tools_changed(self) -> None:
-        """To every client of the older era; the newer one listens for itself."""
+        """Notify every client of the older era; newer clients listen for themselves."""
         for client, session in tuple(self._sessions.items()):
             try:
                 await session.send_tool_list_changed()
@@ -156,7 +156,7 @@ class Clients:
                 self._sessions.pop(client, None)
 
     async def tell_files_changed(self, client: str) -> None:
-        """To one client, if it is of the older era."""
+        """Notify one client, if it is of the older era."""
         session = self._sessions.get(client)
         if session is not None:
             try:

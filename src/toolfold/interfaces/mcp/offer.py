@@ -208,7 +208,7 @@ class DescriptionWriter:
         return self._last[1]
 
     def schema(self, max_seconds: float, *, yields: bool = False) -> dict[str, Json]:
-        """Of the arguments."""
+        """Schema of the arguments."""
         return program_schema(max_seconds, is_contract=self.is_contract, yields=yields)
 
 

@@ -35,7 +35,7 @@ class _OpenQuestion:
 
 
 class ClientQuestions:
-    """Those that wait for an answer, by key.
+    """Questions that wait for an answer, by key.
 
     Args:
         on_news: Called when there is something to ask.
@@ -70,7 +70,7 @@ class ClientQuestions:
     # the client's side
 
     def take(self) -> dict[str, Question]:
-        """Those that the client has not been asked yet."""
+        """Questions that the client has not been asked yet."""
         fresh = {key: question.request for key, question in self._open.items() if key not in self._sent_keys}
         self._sent_keys.update(fresh)
         return fresh

@@ -149,7 +149,7 @@ def running_result(execution_id: str, *, printed: str, calls: Sequence[Call], se
 
 
 def superseded_result(execution_id: str) -> types.CallToolResult:
-    """To a wait that a later one has replaced."""
+    """Result for a wait that a later one has replaced."""
     text = f"{RUNNING}\nA later {WAIT_NAME} waits for program {execution_id!r} and gets its output."
     return types.CallToolResult(content=[types.TextContent(text=text)])
 

@@ -439,7 +439,7 @@ class SubscriptionBus:
         self._listeners: dict[object, tuple[str, Callable[[ServerEvent], None]]] = {}
 
     async def publish(self, event: ServerEvent) -> None:
-        """To everyone who listens."""
+        """Send an event to every listener."""
         self._deliver(event, None)
 
     def subscribe(self, listener: Callable[[ServerEvent], None]) -> Callable[[], None]:

@@ -75,12 +75,12 @@ def program_schema(max_seconds: float, *, is_contract: bool = False, yields: boo
 
 
 def still_connecting(servers: str) -> str:
-    """Of servers whose tools nobody knows yet."""
+    """Line about servers whose tools are not known yet."""
     return f"Still connecting; `{SEARCH_NAME}` waits for them: {servers}"
 
 
 def not_reachable(servers: str) -> str:
-    """Of servers that failed."""
+    """Line about servers that failed."""
     return f"Not reachable now: {servers}"
 
 

@@ -438,7 +438,7 @@ class OwnLoop:
 
     # Any: what a coroutine yields and is sent is asyncio's business.
     def run(self, work: Coroutine[Any, Any, _T]) -> _T:
-        """To its end, from any thread."""
+        """Run to the end, from any thread."""
         with self._lock:
             if self._runner is None:
                 self._runner = asyncio.Runner()

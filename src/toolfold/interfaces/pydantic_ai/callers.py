@@ -30,7 +30,7 @@ _for_siblings: ContextVar[bool] = ContextVar("toolfold_beside", default=False)
 
 
 def callers_of(definition: ToolDefinition, unset: AllowedCallers = "direct") -> AllowedCallers:
-    """Who may call this tool; `unset` where nobody said.
+    """Allowed callers of this tool; `unset` if it does not say.
 
     Raises:
         UsageError: the mark is none of the three words.

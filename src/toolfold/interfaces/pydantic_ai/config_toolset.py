@@ -59,7 +59,7 @@ class ConfigToolset(AbstractToolset[AgentDepsT]):
 
     @property
     def id(self) -> str | None:
-        """As it was given."""
+        """Id of the toolset, as passed to it."""
         return self._id
 
     async def __aenter__(self) -> Self:

@@ -98,7 +98,7 @@ class NestedCalls:
     # Any: the agent's dependencies, of whatever type.
     manager: ToolManager[Any]
     outer_id: str
-    """Of the call of `run_code`."""
+    """Id of the call of `run_code`."""
     answers: NestedAnswers = field(default_factory=NestedAnswers)
     stop: Callable[[str], Awaitable[object]]
     """Ends the program of an execution."""
@@ -129,7 +129,7 @@ class NestedCalls:
 
     @property
     def context(self) -> RunContext[Any]:
-        """Of the call of `run_code`."""
+        """Context of the call of `run_code`."""
         assert self.manager.ctx is not None
         return self.manager.ctx
 
@@ -314,17 +314,17 @@ def call_deferral(execution_id: str, open_calls: tuple[Call, ...]) -> CallDeferr
 
 
 class LongPrograms:
-    """Those of one `RuntimePool`, by execution id."""
+    """Long programs of one `RuntimePool`, by execution id."""
 
     def __init__(self) -> None:
         self._by_id: dict[str, LongProgram] = {}
 
     def add(self, execution_id: str, program: LongProgram) -> None:
-        """It goes on without its run."""
+        """Add a program that continues without its run."""
         self._by_id[execution_id] = program
 
     def get(self, execution_id: str) -> LongProgram | None:
-        """One that goes on here."""
+        """A program that continues here."""
         return self._by_id.get(execution_id)
 
     def drop(self, execution_id: str) -> None:
@@ -349,7 +349,7 @@ class LongPrograms:
         return results
 
     async def close(self) -> None:
-        """Nobody keeps the pool open: their records are left."""
+        """Close the pool; the records of its programs stay."""
         unfinished = [program for program in self._by_id.values() if not program.work.done()]
         self._by_id.clear()
         for program in unfinished:

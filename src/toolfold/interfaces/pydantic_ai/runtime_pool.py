@@ -111,7 +111,7 @@ class RuntimePool:
         snapshot: ToolLessons | None = None,
         files: str = "",
     ) -> str:
-        """Of `run_code`; the same object as long as the tools are the same, because each step asks for it."""
+        """Description of `run_code`; the same object while the tools do not change, because each step asks for it."""
         return self._descriptions.get(
             (specs, budget_characters, form, snapshot, files),
             lambda key: run_code_description(

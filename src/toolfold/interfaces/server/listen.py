@@ -159,7 +159,7 @@ class HttpConnection(H11Protocol):
 
     @property
     def has_whole_body(self) -> bool:
-        """Of the request that is served here."""
+        """Whether the whole body of the current request has arrived."""
         return self._is_served() and not self.cycle.more_body
 
     def pause_writing(self) -> None:
@@ -271,7 +271,7 @@ class Listener:
     def _started(self, task: asyncio.Task[Any]) -> None:
         self._starting.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
-            _log.debug("a connection ended before it began: %s", error)
+            _log.debug("a connection was closed before it was accepted: %s", error)
 
     def _back_off(self, reason: str) -> None:
         """Whoever comes meanwhile waits in the kernel's queue."""

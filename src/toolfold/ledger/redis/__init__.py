@@ -1,1 +1,1 @@
-"""redis."""
+"""Ledger on a Redis or Valkey server, shared by replicas."""

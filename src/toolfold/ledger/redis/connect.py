@@ -183,10 +183,10 @@ def _warn(client: Redis, where: str) -> None:
     # Any: as above.
     facts: Any = client.info()
     if not facts.get("aof_enabled"):
-        _log.warning("ledger %r is lost with its server: set 'appendonly yes' there", where)
+        _log.warning("ledger %r does not survive a restart of its server; set 'appendonly yes' there", where)
     policy = facts.get("maxmemory_policy", "noeviction")
     if policy != "noeviction":
-        _log.warning("ledger %r may lose records when its server is full: its policy is %r", where, policy)
+        _log.warning("ledger %r may lose records when its server is full: its maxmemory-policy is %r", where, policy)
 
 
 def redact_url(url: str) -> str:

@@ -74,7 +74,7 @@ class Leases:
         self._leases[execution_id] = _Lease(epoch, asked_at + self._seconds)
 
     async def owner_of(self, execution_id: str) -> str | None:
-        """Whoever holds an execution."""
+        """Replica that owns an execution."""
         answer = await self._ask(scripts.OWNER, execution_id)
         return None if answer is None else answer.decode()
 

@@ -310,7 +310,7 @@ class RedisLessons:
                 for tenant, lesson in waiting:
                     await self._write_lesson(tenant, lesson)
             except ToolfoldError as error:
-                _log.warning("what tools were seen to return was not written: %s", error)
+                _log.warning("learned output schemas were not saved: %s", error)
 
     async def _write_lesson(self, tenant: str, lesson: Lesson) -> None:
         tool = self._seal.digest(lesson.tool.encode()).hex().encode()

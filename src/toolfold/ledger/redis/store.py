@@ -116,7 +116,7 @@ async def changes_on(url: str, key: str, cursor: str) -> AsyncIterator[LedgerCha
                 cursor = stream_id.decode()
                 yield LedgerChange(cursor=cursor, execution_id=fields[b"id"].decode())
     except RedisError as error:
-        _log.warning("changes are not followed: %s", server_failure(error))
+        _log.warning("cannot follow the changes of the ledger: %s", server_failure(error))
         await asyncio.sleep(_AWAY_SECONDS)
     finally:
         await client.aclose()
@@ -359,7 +359,7 @@ class RedisLedger(ChangeStream):
             await self._lessons.drain()
         self._is_closed = True
         if incomplete_count := await self._writer.stop():
-            log.error("the ledger was closed while its server was away: %d executions are not whole", incomplete_count)
+            log.error("the ledger was closed while its server was away: %d executions are incomplete", incomplete_count)
         if self._client is not None:
             await self._client.aclose()
 
@@ -460,7 +460,7 @@ class RedisLedger(ChangeStream):
             if await self._sweep_some(self._schedule.keep):
                 self._schedule.hasten()
         except LedgerFailed as error:
-            log.warning("old executions were not forgotten: %s", error)
+            log.warning("old executions were not deleted: %s", error)
 
     async def _sweep_some(self, keep: Retention) -> int:
         limits = (keep.age_seconds, keep.open_seconds, keep.executions, keep.total_bytes, _SWEPT_AT_ONCE)

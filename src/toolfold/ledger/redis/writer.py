@@ -204,7 +204,7 @@ class RedisWriter:
                     # One by one: what cannot be written then loses only itself. Writes that arrived are in doubt,
                     # and the server is asked about them first.
                     return all([await self._try([record]) for record in records])
-                log.exception("a write to the ledger went wrong")
+                log.exception("a write to the ledger failed")
                 self._refuse(records[0], base.unrecordable_error(records[0].id, error))
                 return True
             break
@@ -335,7 +335,7 @@ class RedisWriter:
             answer_job(job, None if job.kind == "drain" else error)
         is_heard = any(job.kind != "drain" and job.waiter for job in jobs)
         if is_news and not is_heard:
-            log.warning("not written: %s", error)
+            log.warning("not written to the ledger: %s", error)
         # A start that was never written is remembered up to its end, for which it would be an unknown execution.
         if any(job.kind == "finish" for job in jobs) or (is_heard and not isinstance(error, LedgerFailed)):
             self._drop(record)

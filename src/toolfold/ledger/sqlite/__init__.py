@@ -1,1 +1,1 @@
-"""sqlite."""
+"""Ledger in one SQLite file, the default."""

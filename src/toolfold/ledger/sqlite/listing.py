@@ -56,7 +56,7 @@ class LessonTable:
         self._seal = seal
 
     def add(self, tenant: str, lesson: Lesson) -> None:
-        """To what is there; beyond the bounds, what was touched longest ago goes."""
+        """Merge with the stored lessons; beyond the bounds, the least recently used are dropped."""
         place = (tenant, self._seal.digest(lesson.tool.encode()))
         row = self._db.execute("SELECT body FROM lessons WHERE tenant = ? AND tool = ?", place).fetchone()
         merged_lesson = merge_lessons(None if row is None else self._open(*place, row[0]), lesson)
@@ -66,7 +66,7 @@ class LessonTable:
             self._make_room(tenant)
 
     def for_tenant(self, tenant: str) -> list[Lesson]:
-        """Those that were touched last come last."""
+        """Entries of a tenant, the most recently used last."""
         rows = self._db.execute(
             "SELECT tool, body FROM lessons WHERE tenant = ? ORDER BY touched_at DESC LIMIT ?", (tenant, MOST_TOOLS)
         )
@@ -97,7 +97,7 @@ class MemoryLessons:
         self._lessons: dict[tuple[str, str], bytes] = {}
 
     def add(self, tenant: str, lesson: Lesson) -> None:
-        """To what is there; the oldest make room."""
+        """Add to the stored ones; the oldest are dropped."""
         key = (tenant, lesson.tool)
         stored_body = self._lessons.pop(key, None)
         self._lessons[key] = encode(merge_lessons(None if stored_body is None else decode(stored_body), lesson))
@@ -110,7 +110,7 @@ class MemoryLessons:
             del self._lessons[next(iter(self._lessons))]
 
     def for_tenant(self, tenant: str) -> Sequence[Lesson]:
-        """Those that were touched last come last."""
+        """Entries of a tenant, the most recently used last."""
         return [decode(body) for (owner, _), body in self._lessons.items() if owner == tenant]
 
 
@@ -423,7 +423,7 @@ class SqliteListing:
         return [(float(at), interface, count, gain, loss) for at, interface, count, gain, loss in rows]
 
     def uses(self, limit: int, tenant: str | None) -> Iterator[tuple[float, ToolUse]]:
-        """Of the executions that ended last, newest first: when each began, and what it did with a tool."""
+        """Tool uses of the executions that ended last, newest first, with their start times."""
         of_tenant, values = ("", ()) if tenant is None else (" WHERE tenant = ?", (tenant,))
         rows = self._db.execute(
             "SELECT e.id, e.began_at, u.body FROM (SELECT number, id, began_at FROM executions"  # noqa: S608 - the same

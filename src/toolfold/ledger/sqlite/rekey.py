@@ -30,7 +30,7 @@ _NEXT_STEP: Final = "stop that one first, then run this again"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RekeyResult:
-    """What was done."""
+    """Result of a key change."""
 
     executions: int
     copy: str

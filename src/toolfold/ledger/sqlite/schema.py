@@ -272,7 +272,7 @@ def migrate(connection: sqlite3.Connection, path: Path, version: int) -> None:
     except BaseException:
         connection.execute("ROLLBACK")
         raise
-    _log.warning("the ledger was brought from format %d to %d; the old file is kept as %r", version, FORMAT, copy.name)
+    _log.warning("the ledger was migrated from format %d to %d; the old file is kept as %r", version, FORMAT, copy.name)
 
 
 def check_shape(connection: sqlite3.Connection, path: Path) -> None:

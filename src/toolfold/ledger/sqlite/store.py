@@ -103,7 +103,7 @@ class SqliteLedger:
 
     @property
     def path(self) -> Path:
-        """Of its file."""
+        """Path of the file."""
         return self._path
 
     def disown(self) -> None:

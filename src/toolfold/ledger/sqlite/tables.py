@@ -214,7 +214,7 @@ class Tables:
         return row.epoch
 
     def owner(self, execution_id: str) -> str:
-        """Of one that runs, if it is known."""
+        """Owner of a running execution, if it is known."""
         row = self._db.execute(
             "SELECT owner FROM executions WHERE id = ? AND state = 'running'", (execution_id,)
         ).fetchone()

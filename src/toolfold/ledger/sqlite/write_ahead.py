@@ -74,7 +74,7 @@ class LogBuffer:
     """Nothing is missing between what is safe and the first of the bodies."""
 
     def add(self, body: bytes) -> None:
-        """One more entry."""
+        """Add an entry."""
         self.bodies.append(body)
         self.size += len(body)
         if self.size > _MOST_BYTES:
@@ -95,7 +95,7 @@ class LogBuffer:
 
 
 class WriteAheadRecord(msgspec.Struct, array_like=True, frozen=True, gc=False):
-    """One record, as it is packed."""
+    """Record as it is packed in the file."""
 
     execution_id: str
     first: int
@@ -127,7 +127,7 @@ class WriteAheadLog:
 
     @property
     def name(self) -> str:
-        """Of the file."""
+        """Name of the file."""
         return self._path.name
 
     @property
@@ -246,7 +246,7 @@ class WriteAheadLog:
 
 
 def folder_of(ledger: Path) -> Path:
-    """Of a ledger's files."""
+    """Folder of a ledger's write-ahead files."""
     return ledger.with_name(f"{ledger.name}-ahead")
 
 
@@ -310,7 +310,7 @@ class PeerLogs:
             try:
                 start_record = codec.decode_start(first.start_record, codec.decode_tools(first.tools))
             except msgspec.MsgspecError as error:
-                _log.warning("an execution that a killed process left cannot be read, and is lost: %s", error)
+                _log.warning("an execution of a killed process cannot be read and is lost: %s", error)
                 return
             tables.begin(start_record, _KILLED_OWNER)
             count = 0
@@ -373,7 +373,7 @@ def recover_logs(ledger: Path, connection: sqlite3.Connection, tables: Tables, s
             tables.drop()
             if connection.in_transaction:
                 connection.execute("ROLLBACK")
-            _log.warning("what a killed process left beside the ledger waits for the next start: %s", error)
+            _log.warning("the files of a killed process beside the ledger are recovered at the next start: %s", error)
         else:
             peer_logs.remove()
 
@@ -415,7 +415,9 @@ def _open(path: Path) -> _LogFile | None:
         return _LogFile(path, fd, is_orphan)
     os.close(fd)
     if is_there:
-        _log.warning("the file %r beside the ledger is from another version of toolfold; open it with that", path.name)
+        _log.warning(
+            "the file %r beside the ledger is from another version of toolfold; open it with that version", path.name
+        )
     return None
 
 
@@ -438,7 +440,7 @@ def _half(data: bytes, name: str, seal: Seal | NoSeal) -> Iterator[WriteAheadRec
         try:
             yield _decoder.decode(seal.open(packed, name))
         except (SealBroken, msgspec.MsgspecError):
-            _log.warning("the file %r beside the ledger is damaged; what is behind the damage is lost", name)
+            _log.warning("the file %r beside the ledger is damaged; everything after the damage is lost", name)
             return
         place += length
 

@@ -233,7 +233,7 @@ class SqliteWriter:
         self._write_ahead_log.clear()
         if self._is_failing:
             self._is_failing = False
-            _log.warning("the ledger is written again")
+            _log.warning("the ledger can be written again")
 
     def _roll_back(self) -> None:
         self._tables.drop()
@@ -259,7 +259,7 @@ class SqliteWriter:
             elif job.waiter is None or job.is_kept:
                 deferred_jobs.append(WriteAction(job.record, job.do, is_kept=job.is_kept))
         if not self._is_failing:
-            _log.error("%s; %d writes wait", failure, len(deferred_jobs))
+            _log.error("%s; %d writes are pending", failure, len(deferred_jobs))
         self._is_failing = True
         with self._lock:
             self._jobs[:0] = deferred_jobs
@@ -320,7 +320,7 @@ class SqliteWriter:
                 job.waiter.error = error
             elif job.record is not None and job.record.error is None:
                 job.record.error = error
-                _log.warning("not written: %s", error)
+                _log.warning("not written to the ledger: %s", error)
 
 
 def _may_pass(error: Exception) -> bool:
@@ -405,7 +405,7 @@ class RetentionSweeper:
         except sqlite3.Error as error:
             self.is_over = getattr(error, "sqlite_errorcode", 0) == sqlite3.SQLITE_BUSY
             if not (self.is_over or self._is_closing()):
-                _log.warning("old executions were not forgotten: %s", error)
+                _log.warning("old executions were not deleted: %s", error)
         finally:
             self._db.set_progress_handler(None, 0)
             if self._db.in_transaction:

@@ -553,4 +553,4 @@ class _Check:
     def warn(self, reason: str) -> None:
         if not self._has_warned:
             self._has_warned = True
-            _log.warning("results of %r do not fit its output schema: %s", self._name, reason)
+            _log.warning("results of %r do not match its output schema: %s", self._name, reason)

@@ -70,7 +70,7 @@ async def _try_discover(session: ClientSession, seconds: float | None) -> bool:
             raw = await session.send_discover(LATEST_MODERN_VERSION)
         result = DiscoverResult.model_validate(raw)
     except (MCPError, ValidationError, TimeoutError) as error:
-        _log.debug("no new era: %s", error)
+        _log.debug("the server does not speak the newer protocol: %s", error)
         return False
     if not any(version in result.supported_versions for version in MODERN_PROTOCOL_VERSIONS):
         return False
@@ -348,7 +348,7 @@ class McpConnection:
                 await asyncio.sleep(_RELISTEN_SECONDS)
                 on_change()
             except (MCPError, TimeoutError) as error:
-                _log.debug("no word of changes from this server: %s", error)
+                _log.debug("the server does not report changes: %s", error)
                 return
 
 

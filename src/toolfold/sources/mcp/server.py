@@ -79,7 +79,7 @@ ServerState = Literal["connecting", "ready", "failed"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerStatus:
-    """How one server is doing now."""
+    """Status of one server."""
 
     name: str
     state: ServerState
@@ -110,7 +110,7 @@ _log: Final = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class ServerListing:
-    """What a server has, as far as tools are made from it."""
+    """Listing of a server, as far as tools are made from it."""
 
     tools: tuple[types.Tool, ...] = ()
     capabilities: types.ServerCapabilities = field(default_factory=types.ServerCapabilities)
@@ -125,7 +125,7 @@ class _File(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class _NotOursError(Exception):
-    """Why a file is ignored."""
+    """Reason why a file is ignored."""
 
 
 _TOOLS: Final = TypeAdapter(tuple[types.Tool, ...])
@@ -152,7 +152,7 @@ class ListingStore:
             reason = "it is not in the form that this version writes"
         except OSError as error:
             reason = error.strerror or type(error).__name__
-        _log.warning("the remembered tools of server %r are ignored: %s", server.name, reason)
+        _log.warning("the cached tools of server %r are ignored: %s", server.name, reason)
         return ServerListing()
 
     def put(self, server: Server, listing: ServerListing) -> None:

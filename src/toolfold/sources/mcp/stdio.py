@@ -239,7 +239,7 @@ class NotSent(Exception):
 
 
 class ServerInbox(ObjectReceiveStream[Item]):
-    """What a server sent, in order. Filled by the event loop, read by the SDK."""
+    """Messages of a server, in order. Filled by the event loop, read by the SDK."""
 
     def __init__(self) -> None:
         self.ended = asyncio.Event()

@@ -60,7 +60,7 @@ class EstablishedConnection:
 
 
 class Presence:
-    """Where a server stands between two attempts to connect."""
+    """State of a server between two attempts to connect."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -153,7 +153,7 @@ _Result = TypeVar("_Result")
 
 
 class ServerSupervisor:
-    """One server, kept."""
+    """Supervisor of one server."""
 
     def __init__(
         self,
@@ -361,7 +361,7 @@ class ServerSupervisor:
             try:
                 tools = await connection.list_tools()
             except (MCPError, NotSent) as error:
-                _log.warning("server %r does not list its tools any more: %s", self.server.name, error)
+                _log.warning("server %r no longer lists its tools: %s", self.server.name, error)
                 continue
             if self._listing.update(tools):
                 self._on_change()

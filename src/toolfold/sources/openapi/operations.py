@@ -60,7 +60,7 @@ class ParameterPlan:
 def parameter_plan(
     path: str, shared: Json, operation: Mapping[str, Json], references: References, convert: Conversion
 ) -> ParameterPlan:
-    """Those of the path and of the operation, which count more; each `{name}` of the path has one."""
+    """Parameters of the path and of the operation, which take precedence; one for each `{name}` of the path."""
     declared = {(parameter["in"], parameter["name"]): parameter for parameters in (shared, operation.get("parameters"))
                 for parameter in _declared_parameters(parameters, references)}  # fmt: skip
     in_path = _TEMPLATE.findall(path)
@@ -329,7 +329,7 @@ class SuccessResponse(NamedTuple):
 
 
 def success_response(declaration: Json, references: References) -> SuccessResponse:
-    """That of the first status of 200 and above that has content, else of the first."""
+    """Response of the first success status with content, otherwise of the first one."""
     responses = declaration if isinstance(declaration, Mapping) else {}
     order = sorted((status for status in map(str, responses) if status[:1] == "2"), key=str.lower)
     answers = [references.resolve(responses[status]) for status in [*order, *(["default"] if not order else [])]
@@ -387,7 +387,7 @@ class LazySchema(Mapping[str, Json]):
 
 
 def input_schema(operation: Operation, tool: str) -> Mapping[str, Json]:
-    """Of the arguments that the operation still has; one that stands for too much takes anything."""
+    """Schema of the remaining arguments; one that is too large accepts anything."""
     schema: dict[str, Json] = msgspec.msgpack.decode(operation.input_schema)
     names = {entry.name for entry in operation.arguments} | {WITH_RESPONSE, NEXT_QUERY}
     if operation.body is not None:

@@ -140,7 +140,7 @@ def _index(document: bytes, store: DocumentStore) -> ApiIndex:
 
 
 class ApiClient:
-    """How the operations of one API are called: over one client."""
+    """Client that calls the operations of one API."""
 
     def __init__(self, api: Api, base_url: str, lookup: ReferenceLookup) -> None:
         self._api = api
@@ -159,7 +159,7 @@ class ApiClient:
         )
 
     def tool(self, domain: str, operation: Operation) -> Tool:
-        """One operation as a tool."""
+        """Make a tool of one operation."""
         operation = self._without_auth(operation)
         name = f"{domain}_{operation.name}"
         identifier = python_name(name)

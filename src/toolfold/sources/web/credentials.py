@@ -26,7 +26,7 @@ from toolfold.tools.steps.concurrency import PerLoop
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WebRequest:
-    """One request, without what proves who sends it."""
+    """Request without its credentials."""
 
     method: str
     url: str
@@ -37,7 +37,7 @@ class WebRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WebReply:
-    """One answer, read to its end."""
+    """Reply, read to its end."""
 
     status: int
     reason: str
@@ -279,7 +279,7 @@ _NEEDS: Final[Mapping[Kind, tuple[str, ...]]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApiAuth:
-    """How an API is told who calls.
+    """Authentication at an API.
 
     `secret` is the token, the password, the key or the client secret; `command` prints it instead, and is run again
     when the API no longer accepts it.

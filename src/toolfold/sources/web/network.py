@@ -135,7 +135,7 @@ def read_url(url: str) -> httpx2.URL:
 
 
 def origin_of(url: str | httpx2.URL) -> Origin:
-    """Where a URL leads.
+    """Origin of a URL.
 
     Raises:
         ValueError: as `read_url` does.

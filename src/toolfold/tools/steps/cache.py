@@ -31,7 +31,7 @@ _ENTRY_BYTES: Final = 512
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cache:
-    """How much is remembered, and how long for an idempotency key."""
+    """Cache limits, and how long idempotency keys are valid."""
 
     max_entries: int = 10_000
     max_bytes: int = 64 * MIB

@@ -1,1 +1,1 @@
-"""commands."""
+"""Commands of the command line, one module for each group."""

@@ -46,7 +46,7 @@ _LIMITS: Final = frozenset(field.name for field in fields(Limits))
 
 
 class ProgramLine(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One program, as a line of the input says it."""
+    """Program of one input line."""
 
     program: str
     id: str | int | None = None
@@ -85,7 +85,7 @@ class Programs:
             self.ids.add(item.tag)
 
     def items(self, done: set[str]) -> Iterator[Item]:
-        """Those without a result."""
+        """Programs without a result."""
         return (item for _, item in self._items() if item.tag not in done)
 
     def _items(self) -> Iterator[tuple[int, Item]]:
@@ -136,7 +136,7 @@ class Results:
         self._path = path
 
     def add(self, name: str, outcome: Outcome) -> None:
-        """One more result, on its way to the disk when this returns."""
+        """Append a result and hand it to the disk."""
         text = json.dumps({"id": name, **outcome.to_dict()}, ensure_ascii=False, allow_nan=False)
         remaining = memoryview(text.encode("utf-8", "backslashreplace") + b"\n")
         try:
@@ -314,7 +314,7 @@ def _time(seconds: float) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchOptions:
-    """One command line, as it was written."""
+    """Options of the command line, as they were written."""
 
     programs: Path
     out: Path

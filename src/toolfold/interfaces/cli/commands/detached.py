@@ -47,7 +47,7 @@ _RETRY_SECONDS: Final = 0.5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DetachedJob:
-    """One program to run, or to go on with."""
+    """Program to run or to continue in a detached process."""
 
     execution_id: str
     options: RunOptions

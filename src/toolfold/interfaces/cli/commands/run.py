@@ -67,7 +67,7 @@ def run_program(options: RunOptions, open_runtime: Callable[..., Runtime] | None
 
 
 class _RunSetup(NamedTuple):
-    """What the options and the config come to."""
+    """Setup of a run, from the options and the config."""
 
     config: Config | None
     engine: dict[str, Any]

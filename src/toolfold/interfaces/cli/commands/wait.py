@@ -43,7 +43,7 @@ _SHOWN_ARGUMENTS: Final = 60
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WaitOptions:
-    """One command line, as it was written."""
+    """Options of the command line, as they were written."""
 
     timeout_seconds: float | None = None
     cancel: bool = False

@@ -22,7 +22,7 @@ LOCAL: Final = "local"
 
 
 class Headers(Protocol):
-    """What is read of a request."""
+    """Headers of a request, as far as they are read."""
 
     def get(self, key: str, /) -> str | None: ...
 
@@ -53,7 +53,7 @@ class Caller(NamedTuple):
 
 
 def role_for(method: str) -> Role:
-    """What most requests need."""
+    """Role that a request needs."""
     return "read" if method in ("GET", "HEAD") else "run"
 
 
@@ -61,7 +61,7 @@ _NOBODY: Final = Caller("")
 
 
 class Authenticator:
-    """From headers to a caller."""
+    """Authenticator: from headers to a caller."""
 
     def __init__(self, settings: Settings) -> None:
         self._is_open = settings.is_open
@@ -73,7 +73,7 @@ class Authenticator:
         self._jwt = None if settings.jwt is None else _jwt_verifier(settings.jwt)
 
     async def caller(self, headers: Headers, *, key_in_body: str = "") -> Caller:
-        """Whose request it is, and what they may do; those with a signed token may do everything.
+        """Caller of a request and their rights; a signed token grants all of them.
 
         Raises:
             Refusal: 401, in the same words whatever was wrong.
@@ -89,7 +89,7 @@ class Authenticator:
         return caller
 
     async def tenant(self, headers: Headers) -> str:
-        """Whose request it is.
+        """Tenant of a request.
 
         Raises:
             Refusal: 401.
@@ -97,7 +97,7 @@ class Authenticator:
         return (await self.caller(headers)).tenant
 
     def tenant_of_key(self, headers: Headers) -> str:
-        """Whose API key the headers have; nothing where there is none, or it is no key but a token."""
+        """Tenant of the API key in the headers; `None` if there is none, or only a token."""
         credential = "" if self._is_open else _credential(headers)
         return self._caller_of_key(credential).tenant if credential else ""
 

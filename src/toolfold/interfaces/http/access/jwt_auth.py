@@ -24,7 +24,7 @@ class JwtVerifier:
         self._keys = SigningKeys(settings.jwks_url) if settings.jwks_url else None
 
     async def tenant(self, token: str) -> str:
-        """Whose token it is; nothing where anything about it is wrong."""
+        """Tenant of a token; `None` if anything about it is wrong."""
         settings = self._settings
         try:
             key: Any = settings.public_key

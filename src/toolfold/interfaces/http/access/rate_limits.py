@@ -40,7 +40,7 @@ class _Share:
 
 
 class _Turn:
-    """Of one tenant. A class, because a generator would cost a twentieth of a continuation."""
+    """Turn of one tenant. A class, because a generator would cost a twentieth of a continuation."""
 
     __slots__ = ("_hangup", "_most_waiting", "_share")
 
@@ -201,7 +201,7 @@ class Gate:
 
     @property
     def paused_now(self) -> int:
-        """Of all tenants."""
+        """Number of paused executions of all tenants."""
         return sum(share.paused for share in self._shares.values())
 
     def _of(self, tenant: str) -> _Share:
