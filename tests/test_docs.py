@@ -82,6 +82,46 @@ async def test_cells_in_the_docs_print_what_the_page_says() -> None:
     assert printed.getvalue() == expected == "45\n"
 
 
+@pytest.mark.long
+@pytest.mark.timeout(600)  # mypy reads every package that the pages import, the first time
+def test_every_file_in_the_docs_passes_a_strict_type_check(tmp_path: Path) -> None:
+    for example in EXAMPLES:
+        if example.kind.split(" file=")[0] == "python" and not is_program(example.text):
+            name = f"{example.page.removesuffix('.md')}_{example.line}.py".replace("-", "_")
+            # As far down as on its page, so that an error has the line of the page.
+            (tmp_path / name).write_text("\n" * example.line + example.text, encoding="utf-8")
+
+    checked = type_check(tmp_path, ".")
+
+    assert len(list(tmp_path.glob("*.py"))) > 50
+    assert (checked.stdout, checked.stderr) == ("", "")
+
+
+@pytest.mark.long
+@pytest.mark.timeout(600)
+def test_every_example_passes_a_strict_type_check() -> None:
+    paths = [str(path) for path in (ROOT / "examples").rglob("*.py") if not is_program(path.read_text("utf-8"))]
+
+    checked = type_check(ROOT, "--explicit-package-bases", *paths)
+
+    assert (checked.stdout, checked.stderr) == ("", "")
+
+
+def type_check(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    options = ["--strict", "--no-error-summary", "--config-file=", f"--cache-dir={ROOT / '.mypy_cache/strict'}"]
+    command = [sys.executable, "-m", "mypy", *options, *arguments]
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+
+
+def is_program(text: str) -> bool:
+    """Whether it is for a runtime: only there may a file await at its top."""
+    try:
+        compile(text, "page", "exec")
+    except SyntaxError:
+        return True
+    return False
+
+
 @toolfold.tool(domain="hr")
 async def get_users(team: str) -> list[str]:
     """Ids of the people in one team."""

@@ -1,6 +1,7 @@
 """Public API: the packages that people import from, the names in each, and that the guides use no others."""
 
 import ast
+import inspect
 import json
 import subprocess
 import sys
@@ -8,6 +9,7 @@ import textwrap
 from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -128,6 +130,36 @@ def test_guides_and_examples_import_public_names_alone() -> None:
 
     assert len(imports) > 100
     assert sorted(use for use in imports if not is_public(*use[1:])) == []
+
+
+PASSED_ON = {
+    f"toolfold.pydantic_ai.FunctionToolset.{name}" for name in ("add_function", "tool", "with_metadata")
+}  # take what the methods of Pydantic AI that they override take
+
+
+def functions(package: str) -> Iterator[tuple[str, object]]:
+    module = import_module(package)
+    for name in module.__all__:
+        value = getattr(module, name)
+        if inspect.isroutine(value):
+            yield f"{package}.{name}", value
+        elif inspect.isclass(value) and value.__module__.startswith("toolfold."):
+            for key, member in vars(value).items():
+                is_public = key == "__init__" or not key.startswith("_")
+                if is_public and inspect.isfunction(member):
+                    yield f"{package}.{name}.{key}", member
+
+
+@pytest.mark.parametrize("package", PUBLIC)
+def test_no_public_function_takes_keywords_without_types(package: str) -> None:
+    untyped = {
+        name
+        for name, function in functions(package)
+        for parameter in inspect.signature(function).parameters.values()
+        if parameter.kind is parameter.VAR_KEYWORD and parameter.annotation in ("Any", Any)
+    }
+
+    assert untyped - PASSED_ON == set()
 
 
 def test_importing_the_package_does_not_import_what_is_slow_to_import() -> None:

@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from mcp.server.mcpserver import MCPServer
 from mcp.shared.exceptions import MCPError
-from mcp_types import INTERNAL_ERROR, INVALID_PARAMS
+from mcp_types import INTERNAL_ERROR, INVALID_PARAMS, ToolAnnotations
 
 REVENUES: dict[str, list[float]] = {
     "AMZN": [170.0e9, 165.3e9, 158.9e9, 149.2e9, 147.4e9, 143.3e9],
@@ -23,7 +23,7 @@ QUARTERS = ["2024-Q4", "2024-Q3", "2024-Q2", "2024-Q1", "2023-Q4", "2023-Q3"]
 server = MCPServer("financial-data", instructions="Quarterly figures of three companies. All of them are made up.")
 
 
-@server.tool(annotations={"readOnlyHint": True})
+@server.tool(annotations=ToolAnnotations(read_only_hint=True))
 def query_financials(
     ticker: str,
     statement: Literal["income", "balance", "cashflow"] = "income",
@@ -43,7 +43,7 @@ def query_financials(
     ]
 
 
-@server.tool(annotations={"readOnlyHint": True})
+@server.tool(annotations=ToolAnnotations(read_only_hint=True))
 def stock_quote(ticker: str) -> dict[str, Any]:
     """The latest price of one company's share."""
     _reach_upstream()

@@ -23,7 +23,7 @@ from toolfold.tools import python_name
 class LineInterface:
     """Serves one client, program by program; `read` gives its next line, and an empty one at the end."""
 
-    def __init__(self, runtime: Runtime, read: Callable[[], Awaitable[str]], write: Callable[[str], None]) -> None:
+    def __init__(self, runtime: Runtime, read: Callable[[], Awaitable[str]], write: Callable[[str], object]) -> None:
         self._runtime = runtime
         self._read = read
         self._write = write

@@ -9,7 +9,7 @@ import asyncio
 import math
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, overload
 
 from toolfold.errors import UsageError
 from toolfold.execution.output import Place
@@ -85,6 +85,10 @@ class BackgroundExecution:
         """Calls that have no reply yet."""
         return self._control.open_calls(self.id)
 
+    @overload
+    async def wait(self, timeout_seconds: None = None) -> Paused | Outcome: ...
+    @overload
+    async def wait(self, timeout_seconds: float | None) -> Paused | Outcome | None: ...
     async def wait(self, timeout_seconds: float | None = None) -> Paused | Outcome | None:
         """The outcome or the pause; `None` if the program still runs when the time is up.
 

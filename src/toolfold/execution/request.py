@@ -25,13 +25,41 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from toolfold.engines.base import Engine, ReplayTape
-    from toolfold.events import Listeners
+    from toolfold.events import Listener, Listeners
     from toolfold.execution.history import ReplayHistory, Rerun
+    from toolfold.execution.pause import PausedLimits
     from toolfold.models import CallRecord, File, Program, ProgramKeywords, ToolSpec
-    from toolfold.sessions import Session
+    from toolfold.sessions import Session, SessionLimits
+    from toolfold.sessions.stores import FileStore
+    from toolfold.tools.embedding import Embedder
     from toolfold.tools.learning import Learning
-    from toolfold.tools.router import Router
-    from toolfold.tools.tool import CallContext
+    from toolfold.tools.router import Router, Wrapper
+    from toolfold.tools.tool import Approve, CallContext
+
+
+class HostOptions(TypedDict, total=False):
+    """Keywords of `Runtime` that interfaces hand on as they are; its docstring says what each means."""
+
+    engine: str | Engine
+    engine_options: Mapping[str, Any] | None
+    ledger: Ledger | str | Path | None
+    approve: Approve | None
+    session_files: FileStore | None
+    session_limits: SessionLimits | None
+    paused_limits: PausedLimits | None
+    listeners: Sequence[Listener]
+    telemetry: bool
+    type_check: bool | None
+    learn: bool | Learning
+    embedder: Embedder | None
+
+
+class RuntimeOptions(HostOptions, total=False):
+    """The same, with those that an interface may have keywords of its own for."""
+
+    limits: Limits | None
+    policy: Policy | None
+    steps: Sequence[Wrapper] | None
 
 
 class RunRequest(msgspec.Struct, frozen=True, kw_only=True):

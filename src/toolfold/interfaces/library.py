@@ -36,14 +36,16 @@ from toolfold.tools.search import SEARCH_SPEC, Index, search_tool
 from toolfold.tools.tool import CallContext, Tool
 
 if TYPE_CHECKING:
+    from toolfold.execution.request import RuntimeOptions
     from toolfold.models import ProgramKeywords, StartKeywords
     from toolfold.sources.mcp import Bridge
     from toolfold.sources.mcp.server import ServerStatus
 
 
-# Any: each option of the runtime has its own type.
 @asynccontextmanager
-async def from_config(config: str | os.PathLike[str] | Config | None = None, **options: Any) -> AsyncIterator[Runtime]:
+async def from_config(
+    config: str | os.PathLike[str] | Config | None = None, **options: Unpack[RuntimeOptions]
+) -> AsyncIterator[Runtime]:
     """A runtime with all that a `toolfold.yaml` says: tools, servers, policy, limits, engine and ledger.
 
     Args:
@@ -54,11 +56,11 @@ async def from_config(config: str | os.PathLike[str] | Config | None = None, **o
         UsageError: there is no such file, or it has mistakes.
     """
     config = resolve_config(config)
-    options = {**runtime_options(config), **options}
-    ledger = options.pop("ledger", None)
+    all_options = {**runtime_options(config), **options}
+    ledger = all_options.pop("ledger", None)
     own = None if ledger is not None else ledger_of(config)
     try:
-        async with open_runtime(config, config_tools(config), ledger=ledger or own, **options) as runtime:
+        async with open_runtime(config, config_tools(config), ledger=ledger or own, **all_options) as runtime:
             yield runtime
     finally:
         if own is not None:

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, TypeVar, Unpack, overload
 
 from toolfold.errors import UsageError
-from toolfold.models import Json, ToolSpec
+from toolfold.models import AllowedCallers, Json, ToolSpec
 from toolfold.sources.function_signature import Docstring, Function, local_names, origin_of, resolve_signature
 from toolfold.sources.modules import import_path_of
 from toolfold.tools.arguments import show_value
@@ -38,12 +38,40 @@ _MARK: Final = "__toolfold_tool__"
 @overload
 def tool(function: _F, /) -> _F: ...
 @overload
-def tool(**options: Unpack[FunctionOptions]) -> Callable[[_F], _F]: ...
-# Any: the overloads above have the options; they mean what they mean for `tool_from_function`.
-def tool(function: Function | None = None, /, **options: Any) -> Any:
-    """Mark a function as a tool, bare (`@tool`) or with the options of `tool_from_function`."""
-    for misspelt in options.keys() - FunctionOptions.__annotations__.keys():
-        raise TypeError(f"got an unexpected keyword argument {misspelt!r}")
+def tool(
+    *, name: str | None = None, description: str | None = None, domain: str = "", read_only: bool = False,
+    idempotent: bool = False, destructive: bool = False, allowed_callers: AllowedCallers = "both",
+    timeout_seconds: float | None = None, cache_seconds: float = 0.0, retry: RetryWhen = "safe",
+    examples: Sequence[Mapping[str, Json]] = (),
+) -> Callable[[_F], _F]: ...  # fmt: skip
+# Any: the overloads above say what comes of what.
+def tool(
+    function: Function | None = None, /, *, name: str | None = None, description: str | None = None,
+    domain: str = "", read_only: bool = False, idempotent: bool = False, destructive: bool = False,
+    allowed_callers: AllowedCallers = "both", timeout_seconds: float | None = None, cache_seconds: float = 0.0,
+    retry: RetryWhen = "safe", examples: Sequence[Mapping[str, Json]] = (),
+) -> Any:  # fmt: skip
+    """Mark a function as a tool, bare (`@tool`) or with options. It stays the function that it was.
+
+    Args:
+        function: Its signature becomes the schema, its docstring the description.
+        name: Instead of the function's own.
+        description: Instead of that in the docstring.
+        domain: The module that programs may import it from: `from tools.<domain> import <name>`.
+        read_only: It changes nothing, so that a call may be repeated.
+        idempotent: To call it twice does no more than to call it once.
+        destructive: A policy may ask before each call of it.
+        allowed_callers: `code` for programs, `direct` for direct calls, or `both`.
+        timeout_seconds: How long one call may take; `None` takes the limit of the program.
+        cache_seconds: How long a reply may be given again to the same arguments; 0 is not at all.
+        retry: After a failure: `safe` tries again where that cannot do a thing twice, or `always`, or `never`.
+        examples: Arguments of calls, for the model.
+    """
+    options = FunctionOptions(
+        name=name, description=description, domain=domain, read_only=read_only, idempotent=idempotent,
+        destructive=destructive, allowed_callers=allowed_callers, timeout_seconds=timeout_seconds,
+        cache_seconds=cache_seconds, retry=retry, examples=examples,
+    )  # fmt: skip
     if function is None:
         return lambda marked: _mark(marked, options)
     return _mark(function, options)

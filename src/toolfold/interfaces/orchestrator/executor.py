@@ -14,12 +14,13 @@ from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable, Mappi
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Final, TypedDict, TypeVar
+from typing import Any, Final, TypedDict, TypeVar, Unpack
 
 import msgspec
 
 from toolfold import fork_safety
 from toolfold.errors import ToolNotFound, UsageError
+from toolfold.execution.request import HostOptions
 from toolfold.interfaces.orchestrator.definitions import ToolCatalog, ToolDefinition
 from toolfold.interfaces.orchestrator.workers import (
     Inside,
@@ -77,16 +78,14 @@ class ProgrammaticToolExecutor:
         strict: Refuse programs that `_validate_code_safety` objects to, before they run.
         limits: Of one program, and of all programs that it runs in turn.
         policy: Which tools may be called, by programs and directly.
-        steps: The router's wrappers instead of the usual ones: retries, breaker, cache (`toolfold.tools.steps`).
-        options: The other arguments of `toolfold.Runtime`: `engine`, `isolation`, `ledger`, ... Its `approve` answers
-            for direct calls too.
+        steps: The router's wrappers instead of the usual ones: retries, breaker, cache (`toolfold.tools.wrappers`).
+        options: As of `Runtime`: `engine`, `ledger`, ... Its `approve` answers for direct calls, too.
     """
 
-    # Any: each option has its own type, and the runtime's signature has them all.
     def __init__(
         self, catalog: ToolCatalog, enable_stubs: bool = False, *, stub_dir: str | Path = "stubs",
         strict: bool = False, limits: Limits | None = None, policy: Policy | None = None,
-        steps: Sequence[Wrapper] | None = None, **options: Any,
+        steps: Sequence[Wrapper] | None = None, **options: Unpack[HostOptions],
     ) -> None:  # fmt: skip
         self.catalog = catalog
         self._stub_dir = Path(stub_dir) if enable_stubs else None
@@ -116,11 +115,13 @@ class ProgrammaticToolExecutor:
         is_strict = self._strict if strict is None else strict
         return await self._run(code, self._inside(is_strict, limits), is_strict=is_strict, files=files)
 
-    def execute_sync(self, code: str, **options: Any) -> ResultDict:
-        """The same from code that is not async; `options` are those of `execute`."""
+    def execute_sync(
+        self, code: str, *, strict: bool | None = None, files: Sequence[File] = (), limits: Limits | None = None
+    ) -> ResultDict:
+        """The same from code that is not async."""
         if is_in_a_loop():
             raise UsageError("an event loop is running here; use 'await executor.execute(...)'")
-        return self._own_loop.run(self.execute(code, **options))
+        return self._own_loop.run(self.execute(code, strict=strict, files=files, limits=limits))
 
     async def call_tool(
         self, tool_name: str, parameters: Mapping[str, Value] | None = None, *, idempotency_key: str | None = None

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from os import PathLike
-from typing import Any, Final, Self
+from typing import Any, Final, Self, Unpack
 
 from pydantic import TypeAdapter
 from pydantic_ai import (
@@ -420,9 +420,26 @@ def _has_siblings(root: AbstractToolset[AgentDepsT], own: AbstractToolset[AgentD
 # One toolset as two: what the model calls directly, and what its programs call. No tool is offered twice one way.
 
 
-# Any: the options are those of `CodeModeToolset`.
+class CodeModeOptions(TypedDict, total=False):
+    """The options of `CodeModeToolset`, which says what each means."""
+
+    engine: str | Engine
+    # Any: each engine has options of its own.
+    engine_options: Mapping[str, Any] | None
+    limits: Limits | None
+    ledger: str | PathLike[str] | Ledger | None
+    max_retries: int
+    budget_characters: int | None
+    reuse_replies: bool
+    on_outcome: Callable[[Outcome], None] | None
+    signatures: Form
+    learn: bool
+    files: Sequence[File]
+    yield_after_seconds: float | None
+
+
 def split_by_caller(
-    toolset: AbstractToolset[AgentDepsT], **options: Any
+    toolset: AbstractToolset[AgentDepsT], **options: Unpack[CodeModeOptions]
 ) -> tuple[AbstractToolset[AgentDepsT], CodeModeToolset[AgentDepsT]]:
     """The tools for direct calls and those for programs, for `Agent(toolsets=split_by_caller(toolset))`.
 
