@@ -21,6 +21,7 @@ from toolfold import Runtime
 from toolfold.interfaces.http import Settings
 from toolfold.interfaces.mcp.offer import Offer
 from toolfold.interfaces.mcp.server import McpServer
+from toolfold.runtime import RuntimeSettings
 
 MEGABYTES = 12
 MOST_GROWTH_MB = 48.0
@@ -80,7 +81,7 @@ async def http(folder: Path, pause_seconds: float = 0.0, parts: int | None = Non
 
 async def mcp(_: Path, pause_seconds: float = 0.0) -> int:
     """The progress messages of an MCP client."""
-    runtime = Runtime(entry_name="execute_program")
+    runtime = Runtime(settings=RuntimeSettings(entry_name="execute_program"))
 
     # The names are those of the protocol that the SDK declares.
     async def slow(progress: float, total: float | None, message: str | None) -> None:  # noqa: ARG001

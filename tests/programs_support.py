@@ -27,7 +27,7 @@ import pytest
 
 from toolfold.errors import EngineUnavailable
 from toolfold.models import Media, Outcome, Problem, ToolSpec
-from toolfold.runtime import Runtime
+from toolfold.runtime import Runtime, RuntimeSettings
 from toolfold.tools.steps import wrappers
 from toolfold.tools.steps.resilience import Breaker
 from toolfold.tools.tool import Tool
@@ -42,7 +42,7 @@ async def started(engine: str) -> AsyncIterator[Runtime]:
     # One runtime serves all programs: a breaker that remembers the failing ones would stop the rest, and what was
     # learned of a tool's replies would show in `help()`.
     steps = wrappers(breaker=Breaker(failures=1_000_000))
-    runtime = Runtime(tools=[*tools(), translate], engine=engine, steps=steps, learn=False)
+    runtime = Runtime(tools=[*tools(), translate], engine=engine, steps=steps, settings=RuntimeSettings(learn=False))
     try:
         await runtime.__aenter__()
     except EngineUnavailable as reason:

@@ -8,6 +8,7 @@ import pytest
 from toolfold import Outcome, Paused, Runtime, tool
 from toolfold.errors import Fenced, LedgerFull
 from toolfold.ledger.memory import MemoryLedger
+from toolfold.runtime import RuntimeSettings
 from toolfold.tools.policy import Policy
 from toolfold.tools.router import CallRequest, Handler
 from toolfold.tools.tool import Decision, Tool
@@ -46,7 +47,7 @@ class Till:
 
             return serve
 
-        return Runtime([pay], ledger=ledger, steps=(asking,), may_ask=True, **options)
+        return Runtime([pay], ledger=ledger, steps=(asking,), settings=RuntimeSettings(may_ask=True), **options)
 
 
 PROGRAM = "[await pay(amount=1), *await asyncio.gather(pay(amount=200), pay(amount=2), pay(amount=300))]"
@@ -127,7 +128,7 @@ async def test_a_program_that_is_too_large_to_keep_runs_to_its_end_but_cannot_pa
         return "x" * size
 
     ledger = MemoryLedger(max_execution_bytes=100_000)
-    async with Runtime([read], ledger=ledger, may_ask=True) as runtime:
+    async with Runtime([read], ledger=ledger, settings=RuntimeSettings(may_ask=True)) as runtime:
         end = await runtime.start("sum([len(await read(size=40_000)) for _ in range(5)])")
     till = Till()
     async with till.runtime(MemoryLedger(max_execution_bytes=2_000)) as runtime:

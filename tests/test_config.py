@@ -32,7 +32,7 @@ from toolfold.config import (
     load_config,
     parse_config,
 )
-from toolfold.config.build import command_tools, ledger_of, module_sources, runtime_options, with_policies
+from toolfold.config.build import command_tools, ledger_of, module_sources, runtime_settings, with_policies
 from toolfold.config.model import FILE_NAME, KeepConfig, PausedConfig, config_schema, schema_text
 from toolfold.config.sections import ApiConfig, AuthConfig, FetchConfig
 from toolfold.errors import UsageError
@@ -585,7 +585,7 @@ def test_paused_may_say_all_that_paused_limits_have() -> None:
 async def test_a_config_says_how_many_guests_wait_with_the_names_of_sessions() -> None:
     config = parse_config("engine: process\nsessions: {max_guests: 1}\n")
 
-    async with Runtime(**runtime_options(config)) as runtime:
+    async with Runtime(settings=runtime_settings(config)) as runtime:
         for session in ("a", "b"):
             await runtime.run("x = 1", session=session, keep_names=True)
         outcomes = [await runtime.run("x", session=session) for session in ("b", "a")]
@@ -597,10 +597,9 @@ async def test_a_config_says_how_many_guests_wait_with_the_names_of_sessions() -
 async def test_a_config_says_how_much_memory_guests_that_wait_may_hold(limit: str) -> None:
     config = parse_config(f"engine: process\n{limit}\n")
     ask = ToolSpec(name="ask", python_name="ask", source="caller")
-    options = runtime_options(config)
-    options["engine_options"]["warm"] = 0
+    settings = runtime_settings(config)
 
-    async with Runtime(**options) as runtime:
+    async with Runtime(settings=settings, engine_options={**settings.engine_options, "warm": 0}) as runtime:
         # The names of one session, and a pause: each is let go only where its own limit says so.
         await runtime.run("x = 1", session="a", keep_names=True)
         paused = await runtime.start("await ask()", tools=[ask])
@@ -634,7 +633,7 @@ sessions: {idle: 1m, max_bytes: 1MiB}
     config = load_config(path)
     tools = with_policies(config, command_tools(config))
 
-    async with Runtime(tools, **runtime_options(config)) as runtime:
+    async with Runtime(tools, settings=runtime_settings(config)) as runtime:
         outcome = await runtime.run("""
 from tools.files import count_lines
 print((await count_lines(file="words.txt")).split()[0])
@@ -746,7 +745,7 @@ async def test_calls_of_a_server_with_a_concurrency_of_one_take_turns_and_those_
         made("insert", one_at_a_time, "duck[1]"),
         made("find", only_together, "crm"),
     ]
-    async with Runtime(tools, **runtime_options(config)) as runtime:
+    async with Runtime(tools, settings=runtime_settings(config)) as runtime:
         outcome = await runtime.run(
             "await asyncio.gather(*[tool() for tool in (query, insert) * 5 + (find,) * 3])\nprint('done')"
         )

@@ -10,6 +10,7 @@ import pytest
 from toolfold import Runtime
 from toolfold.ledger.sqlite.store import SqliteLedger
 from toolfold.models import ToolSpec
+from toolfold.runtime import RuntimeSettings
 from toolfold.tools.learning import MOST_TOOLS
 from toolfold.tools.tool import Tool
 
@@ -87,7 +88,7 @@ async def test_a_changed_definition_drops_it() -> None:
 
 
 async def test_nothing_is_learned_where_it_is_switched_off() -> None:
-    async with Runtime([tool_named()], learn=False) as runtime:
+    async with Runtime([tool_named()], settings=RuntimeSettings(learn=False)) as runtime:
         await runtime.run(CALLS)
         learned = await runtime.catalog.learning.lessons()
 

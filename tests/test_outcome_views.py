@@ -207,6 +207,9 @@ def test_a_program_that_is_no_text_is_one_clear_line() -> None:
         ("config", "Runtime takes no 'config'; write toolfold.from_config(path)"),
         ("ledgr", "Runtime takes no 'ledgr'; did you mean 'ledger'?"),
         ("quux", "Runtime takes no 'quux'"),
+        ("learn", "Runtime takes no 'learn'; write settings=RuntimeSettings(learn=...)"),
+        ("isolation", "Runtime takes no 'isolation'; write engine_options={'isolation': ...}"),
+        ("observer", "Runtime takes no 'observer'; write listeners=[...]"),
     ],
 )
 def test_a_keyword_that_a_runtime_does_not_have_is_told_with_the_right_one(keyword: str, said: str) -> None:

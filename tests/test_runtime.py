@@ -1,21 +1,26 @@
 """The four verbs, on the process engine and on a scripted one."""
 
+import ast
 import asyncio
 from collections.abc import AsyncIterator
-from typing import Any, get_type_hints
+from inspect import getsource, signature
+from pathlib import Path
+from types import ModuleType
+from typing import Any
 
 import pytest
 
 import toolfold
-from toolfold import Call, Limits, Outcome, Paused, Problem, Reply, Runtime, ToolSpec, UsageError, tool
+from toolfold import Call, Limits, Outcome, Paused, Problem, Reply, Runtime, ToolSpec, UsageError, models, tool
+from toolfold.execution import request
 from toolfold.models import (
     CallRecord,
     ContextSaved,
-    ProgramKeywords,
     ProgramOptions,
-    StartKeywords,
     StartOptions,
 )
+from toolfold.runtime import RuntimeSettings
+from toolfold.tools.policy import Policy
 
 ASK = ToolSpec(
     name="ask-user",
@@ -290,11 +295,30 @@ def test_a_runtime_has_few_members() -> None:
     }  # fmt: skip
 
 
-@pytest.mark.parametrize(("options", "keywords"), [(ProgramOptions, ProgramKeywords), (StartOptions, StartKeywords)])
-def test_every_option_of_a_program_is_a_keyword_of_the_same_type(options: type, keywords: type) -> None:
-    types = get_type_hints(options)
+def annotations(module: ModuleType) -> dict[str, dict[str, str]]:
+    """Of each class in a module, those of its bases among them; types of keywords are not there at run time."""
+    classes = [node for node in ast.walk(ast.parse(getsource(module))) if isinstance(node, ast.ClassDef)]
+    found: dict[str, dict[str, str]] = {}
+    for node in classes:
+        fields = [part for part in node.body if isinstance(part, ast.AnnAssign)]
+        inherited = [found.get(ast.unparse(base), {}) for base in node.bases]
+        found[node.name] = {name: text for one in inherited for name, text in one.items()}
+        found[node.name] |= {ast.unparse(part.target): ast.unparse(part.annotation) for part in fields}
+    return found
 
-    assert get_type_hints(keywords) == {name: types[name] for name in options.__struct_fields__}
+
+@pytest.mark.parametrize(
+    ("module", "values", "keywords"),
+    [
+        (models, "ProgramOptions", "ProgramKeywords"),
+        (models, "StartOptions", "StartKeywords"),
+        (request, "RuntimeSettings", "SettingsKeywords"),
+    ],
+)
+def test_every_field_is_a_keyword_of_the_same_type(module: ModuleType, values: str, keywords: str) -> None:
+    types = annotations(module)
+
+    assert types[keywords] == types[values]
 
 
 async def test_options_are_given_as_one_value_as_keywords_or_both() -> None:
@@ -332,3 +356,27 @@ async def test_wrong_options_are_told_in_one_line(verb: str, keywords: dict[str,
             await getattr(runtime, verb)("1", **keywords)
 
     assert str(caught.value) == said
+
+
+def test_a_runtime_has_twelve_keywords() -> None:
+    names = set(signature(Runtime).parameters)
+
+    assert names == {"tools", "settings", *annotations(request)["RuntimeKeywords"]}
+    assert len(names) == 12
+
+
+async def test_a_keyword_counts_more_than_the_settings() -> None:
+    settings = RuntimeSettings(limits=Limits(calls=1), policy=Policy(block=["double"]))
+    async with Runtime([double], settings=settings, policy=Policy()) as runtime:
+        outcome = await runtime.run("await double(x=1)\nawait double(x=2)")
+
+    assert (outcome.status, len(outcome.calls)) == ("limit", 1)
+
+
+async def test_from_config_names_the_right_setting_for_a_wrong_one(tmp_path: Path) -> None:
+    (tmp_path / "toolfold.yaml").write_text("engine: process\n")
+    with pytest.raises(UsageError) as caught:
+        async with toolfold.from_config(tmp_path / "toolfold.yaml", telemetri=False):  # type: ignore[call-arg]
+            pass
+
+    assert str(caught.value) == "Runtime takes no 'telemetri'; did you mean 'telemetry'?"

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, Literal, TypeAlias, TypedDict
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, TypedDict
 
 import msgspec
 
@@ -290,30 +290,31 @@ class StartOptions(ProgramOptions, frozen=True, kw_only=True):
     """On record with it."""
 
 
-class ProgramKeywords(TypedDict, total=False):
-    """The fields of `ProgramOptions`, as keywords of `Runtime.run`."""
+if TYPE_CHECKING:  # a `TypedDict` takes long to make, and every command would wait for it
 
-    files: Sequence[File]
-    limits: Limits | None
-    session: str
-    keep_names: bool
-    on_call: Callable[[CallRecord], None] | None
-    tenant: str
-    execution_id: str
-    rerun_of: str
-    repeat: Collection[str] | None
-    hidden: Collection[str]
-    seed: int | None
-    stdin: str | None
-    clock: float | None
+    class ProgramKeywords(TypedDict, total=False):
+        """The fields of `ProgramOptions`, as keywords of `Runtime.run`."""
 
+        files: Sequence[File]
+        limits: Limits | None
+        session: str
+        keep_names: bool
+        on_call: Callable[[CallRecord], None] | None
+        tenant: str
+        execution_id: str
+        rerun_of: str
+        repeat: Collection[str] | None
+        hidden: Collection[str]
+        seed: int | None
+        stdin: str | None
+        clock: float | None
 
-class StartKeywords(ProgramKeywords, total=False):
-    """The fields of `StartOptions`, as keywords of `Runtime.start`."""
+    class StartKeywords(ProgramKeywords, total=False):
+        """The fields of `StartOptions`, as keywords of `Runtime.start`."""
 
-    tools: Sequence[ToolSpec]
-    durable: bool
-    expires_at: float
+        tools: Sequence[ToolSpec]
+        durable: bool
+        expires_at: float
 
 
 class StartRecord(msgspec.Struct, frozen=True, kw_only=True):

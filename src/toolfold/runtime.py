@@ -27,7 +27,7 @@ from toolfold.engines.base import (
     Served,
     Waiting,
 )
-from toolfold.engines.registry import chosen_engine, with_old_keywords
+from toolfold.engines.registry import chosen_engine
 from toolfold.errors import EngineCrashed, Fenced, LedgerFailed, UsageError
 from toolfold.events import Listeners
 from toolfold.execution.background import BackgroundExecution
@@ -38,6 +38,7 @@ from toolfold.execution.registry import ExecutionControl, LiveExecutions
 from toolfold.execution.request import (
     OwnedLedger,
     RunRequest,
+    RuntimeSettings,
     Services,
     check_types,
     known_keywords,
@@ -50,7 +51,7 @@ from toolfold.models import Call, Limits, Outcome, Paused, ProgramOptions, Reply
 from toolfold.sessions import SessionLimits, Sessions
 from toolfold.sources.functions import as_tool
 from toolfold.telemetry.otel import usual_listeners
-from toolfold.tools.learning import Learning, create_learning
+from toolfold.tools.learning import create_learning
 from toolfold.tools.policy import Policy
 from toolfold.tools.steps import wrappers
 from toolfold.tools.tool import CallContext
@@ -58,7 +59,6 @@ from toolfold.tools.tool import CallContext
 if TYPE_CHECKING:
     from collections.abc import (
         AsyncGenerator,
-        Awaitable,
         Callable,
         Collection,
         Iterable,
@@ -75,10 +75,11 @@ if TYPE_CHECKING:
     from toolfold.models import File, Problem, ProgramKeywords, StartKeywords, ToolSpec, Value
     from toolfold.sessions import Session
     from toolfold.sessions.stores import FileStore
-    from toolfold.tools.embedding import Embedder
     from toolfold.tools.router import Router, Wrapper
     from toolfold.tools.tool import Approve, Decision, Spent, Tool
 
+
+__all__ = ["Runtime", "RuntimeSettings"]
 
 _TRIES: Final = 3
 """How often an execution goes on, if its guest is killed each time."""
@@ -96,65 +97,66 @@ class Runtime:
         ledger: Where executions are kept, or its path; by default in memory, so that they end with this object.
         policy: Which tools may be called, and which only after asking.
         approve: Answers for tools that the policy asks for; without it `start` pauses for them.
+        listeners: Told of what happens while it happens (`toolfold.events`), beside the log and OpenTelemetry.
         steps: The router's wrappers instead of the usual ones, which are made from the policy.
         session_files: Where sessions keep their files; by default in memory.
-        entry_name: What the interface calls its way in, for messages.
-        may_ask: Any tool may turn out to need an answer of the outside while it is served (`CallContext.approve`),
-            so each program that is started can pause, and is kept so that it can be replayed.
-        listeners: Told of what happens while it happens (`toolfold.events`), beside the log and OpenTelemetry.
-        telemetry: Whether OpenTelemetry is told, where its API is installed.
-        before_files: Asked before an execution's files are kept for its session; raises `Fenced` where another process
-            may have the execution. The ledger fences its own records, a folder cannot.
-        paused_limits: How much memory guests of paused executions may hold; beyond it the oldest end, to be replayed.
         type_check: Have Monty's type checker look at each program before it runs, which takes some milliseconds;
             by default where programs run on Monty. Needs `toolfold[monty]` on any engine.
-        interface: On record with each execution: the way in that this runtime serves.
-        learn: Note what tools without an output schema return (keys and types, never values), to tell later programs.
-        embedder: Texts in, vectors out; `search_tools` then finds by meaning, too.
+        settings: All these and more, as one value; what is given beside it counts more.
     """
 
     @known_keywords
     def __init__(
-        self, tools: Iterable[Tool | Callable[..., Any]] = (), *, engine: str | Engine = "auto",
-        engine_options: Mapping[str, Any] | None = None, limits: Limits | None = None, embedder: Embedder | None = None,
+        self, tools: Iterable[Tool | Callable[..., Any]] = (), *, engine: str | Engine | None = None,
+        engine_options: Mapping[str, Any] | None = None, limits: Limits | None = None,
         ledger: Ledger | OwnedLedger | str | Path | None = None, policy: Policy | None = None,
-        approve: Approve | None = None, steps: Sequence[Wrapper] | None = None, session_files: FileStore | None = None,
-        session_limits: SessionLimits | None = None, entry_name: str = "", listeners: Sequence[Listener] = (),
-        telemetry: bool = True, may_ask: bool = False, before_files: Callable[[str], Awaitable[None]] | None = None,
-        type_check: bool | None = None, paused_limits: PausedLimits | None = None, isolation: str | None = None,
-        warm: int | None = None, accept_no_isolation: bool | None = None, host_libraries: bool | None = None,
-        learn: bool | Learning = True, interface: str = "library",
+        approve: Approve | None = None, listeners: Sequence[Listener] | None = None,
+        steps: Sequence[Wrapper] | None = None, session_files: FileStore | None = None, type_check: bool | None = None,
+        settings: RuntimeSettings | None = None,
     ) -> None:  # fmt: skip
-        check_types(tools=tools, engine=engine, limits=limits, policy=policy, approve=approve, listeners=listeners)
-        self._limits = limits or Limits()
-        policy, session_limits = policy or Policy(), session_limits or SessionLimits()
-        engine_options = with_old_keywords(
-            engine, engine_options, isolation=isolation, warm=warm, accept_no_isolation=accept_no_isolation,
-            host_libraries=host_libraries,
+        # Any: each setting has its own type.
+        keywords: dict[str, Any] = {
+            "engine": engine, "engine_options": engine_options, "limits": limits, "ledger": ledger, "policy": policy,
+            "approve": approve, "listeners": listeners, "steps": steps, "session_files": session_files,
+            "type_check": type_check,
+        }  # fmt: skip
+        settings = msgspec.structs.replace(
+            settings or RuntimeSettings(), **{name: value for name, value in keywords.items() if value is not None}
+        )
+        check_types(
+            tools=tools, engine=settings.engine, limits=settings.limits, policy=settings.policy,
+            approve=settings.approve, listeners=settings.listeners,
         )  # fmt: skip
+        self._limits = settings.limits
+        policy, session_limits = settings.policy, settings.session_limits or SessionLimits()
         guest_limits = {"max_kept_guests": session_limits.max_guests, "max_kept_bytes": session_limits.max_guest_bytes}
-        settings = EngineSettings(limits=self._limits, own_tools=self._own_tools, **guest_limits)
-        ledger, self._has_own_ledger = resolve_ledger(ledger)
-        learning = create_learning(learn, ledger, embedder)
-        steps = (*(wrappers(policy=policy) if steps is None else steps), learning.wrap)
+        engine_settings = EngineSettings(limits=self._limits, own_tools=self._own_tools, **guest_limits)
+        self._ledger, self._has_own_ledger = resolve_ledger(settings.ledger)
+        learning = create_learning(settings.learn, self._ledger, settings.embedder)
+        steps = (*(wrappers(policy=policy) if settings.steps is None else settings.steps), learning.wrap)
         self._make_offer = partial(RuntimeTools, policy=policy, steps=steps, learning=learning)
         offer = self._make_offer(map(as_tool, tools))
-        self._engine = chosen_engine(engine, engine_options, settings)
+        self._engine = chosen_engine(settings.engine, settings.engine_options, engine_settings)
         services = Services(
             engine=self._engine,
             router=offer.router,
-            ledger=ledger,
-            listeners=Listeners(listeners, usual_listeners(with_telemetry=telemetry)),
+            ledger=self._ledger,
+            listeners=Listeners([*settings.listeners], usual_listeners(with_telemetry=settings.telemetry)),
             learning=learning,
-            context=CallContext(entry_name=entry_name, approve=approve, learned=learning.index),
-            interface=interface,
+            context=CallContext(entry_name=settings.entry_name, approve=settings.approve, learned=learning.index),
+            interface=settings.interface,
         )
-        self._checks = Checks(self._engine, with_types=type_check)
-        self.sessions = Sessions(self._engine.end_session, store=session_files, limits=session_limits, now=ledger.now)
-        self._planner = ExecutionPlanner(offer, services, sessions=self.sessions, checks=self._checks, may_ask=may_ask)
-        self._ledger = ledger
-        self._live = LiveExecutions(self._engine, self.sessions, paused_limits or PausedLimits(), before_files)
-        self.executions = ExecutionControl(self._live, self._engine, ledger, self.resume)
+        self._checks = Checks(self._engine, with_types=settings.type_check)
+        self.sessions = Sessions(
+            self._engine.end_session, store=settings.session_files, limits=session_limits, now=self._ledger.now
+        )
+        self._planner = ExecutionPlanner(
+            offer, services, sessions=self.sessions, checks=self._checks, may_ask=settings.may_ask
+        )
+        self._live = LiveExecutions(
+            self._engine, self.sessions, settings.paused_limits or PausedLimits(), settings.before_files
+        )
+        self.executions = ExecutionControl(self._live, self._engine, self._ledger, self.resume)
 
     async def __aenter__(self) -> Self:
         await self._engine.__aenter__()

@@ -6,7 +6,7 @@ import pytest
 
 from toolfold import UsageError
 from toolfold.config import PolicyConfig, parse_config
-from toolfold.config.build import runtime_options, with_policies
+from toolfold.config.build import runtime_settings, with_policies
 from toolfold.sources.functions import tool_from_function
 from toolfold.tools.catalog import Catalog
 from toolfold.tools.remote import ShippedTool, shipment
@@ -29,9 +29,9 @@ def look_up(n: int) -> int:
 def shipped(policy: dict[str, Any]) -> ShippedTool:
     """What nodes are told of the tool."""
     config = parse_config(f"policies: {{look_up: {policy}}}")
-    options = runtime_options(config)
+    options = runtime_settings(config)
     (made,) = with_policies(config, [tool_from_function(look_up, read_only=True)])
-    (one,) = shipment(["look_up"], Catalog([made]), options["policy"], options["steps"]).tools
+    (one,) = shipment(["look_up"], Catalog([made]), options.policy, options.steps).tools
     return one
 
 

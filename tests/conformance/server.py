@@ -9,13 +9,13 @@ from toolfold.interfaces.mcp.clients import Clients
 from toolfold.interfaces.mcp.offer import Offer
 from toolfold.interfaces.mcp.server import McpServer
 from toolfold.interfaces.mcp.transports import serve_http
-from toolfold.runtime import Runtime
+from toolfold.runtime import Runtime, RuntimeSettings
 from toolfold.sources.functions import as_tool
 
 
 async def main() -> None:
     """Serve until a signal comes."""
-    runtime = Runtime(entry_name="execute_program")
+    runtime = Runtime(settings=RuntimeSettings(entry_name="execute_program"))
     mcp_server = McpServer(
         runtime, Offer(runtime, local=[as_tool(ask_person), as_tool(break_down)]), clients=Clients(is_alone=False)
     )

@@ -14,7 +14,6 @@ from toolfold.engines.registry import engine_named, engine_names, known_engine
 from toolfold.engines.scripted import ScriptedEngine
 from toolfold.errors import UsageError
 from toolfold.models import Limits
-from toolfold.testing import Ended
 
 PLAYED = """
 from toolfold.testing import Ended, ScriptedEngine
@@ -125,23 +124,6 @@ def test_options_are_for_names_only() -> None:
         Runtime(engine=ScriptedEngine(), engine_options={"warm": 1})
 
     assert str(caught.value) == "engine_options go with an engine's name; give warm to the engine itself"
-
-
-def test_an_old_keyword_of_the_runtime_works_and_names_its_replacement() -> None:
-    with pytest.warns(DeprecationWarning, match="engine_options=") as caught:
-        runtime = Runtime(engine="process", isolation="landlock", warm=0)
-
-    assert runtime._engine.isolation == "landlock"
-    (warning,) = caught
-    assert str(warning.message) == "isolation, warm: pass engine_options={'isolation': 'landlock', 'warm': 0} instead"
-    assert warning.filename == __file__
-
-
-def test_an_old_keyword_is_ignored_by_an_engine_that_never_had_it() -> None:
-    with pytest.warns(DeprecationWarning, match="engine_options="):
-        assert Runtime(engine="monty", isolation="namespace")._engine.name == "monty"
-    with pytest.warns(DeprecationWarning, match="engine_options="):
-        assert Runtime(engine=ScriptedEngine(Ended(status="finished")), warm=3)._engine.name == "scripted"
 
 
 def test_the_new_form_warns_of_nothing() -> None:

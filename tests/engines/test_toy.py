@@ -9,7 +9,7 @@ import pytest
 from tests.installed import toy_engine
 from toolfold import Runtime
 from toolfold.config import parse_config
-from toolfold.config.build import runtime_options
+from toolfold.config.build import runtime_settings
 from toolfold.errors import UsageError
 from toolfold.interfaces.cli.app import run_command
 
@@ -23,7 +23,7 @@ def _installed(tmp_path: Path) -> Iterator[None]:
 
 
 async def test_a_program_runs_on_an_engine_that_a_config_names() -> None:
-    async with Runtime(**runtime_options(parse_config("engine: toy\n"))) as runtime:
+    async with Runtime(settings=runtime_settings(parse_config("engine: toy\n"))) as runtime:
         outcome = await runtime.run("print(6 * 7)")
 
     assert (outcome.stdout, outcome.engine, outcome.isolation) == ("42\n", "toy", "namespace")

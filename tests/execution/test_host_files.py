@@ -4,6 +4,7 @@ import pytest
 
 from toolfold import File, Runtime
 from toolfold.interfaces.cli.app import run_command
+from toolfold.runtime import RuntimeSettings
 
 SEEN = "is not in the data folder, which is empty; programs do not see files of the host"
 
@@ -18,15 +19,15 @@ SEEN = "is not in the data folder, which is empty; programs do not see files of 
         ("of another package", ""),
     ],
 )
-async def test_a_host_file_is_explained_in_the_words_of_the_interface(interface: str, how: str) -> None:
-    async with Runtime(interface=interface) as runtime:
+async def test_a_host_file_is_explained_in_the_words_of_the_door(interface: str, how: str) -> None:
+    async with Runtime(settings=RuntimeSettings(interface=interface)) as runtime:
         outcome = await runtime.run("open('p.py').read()")
 
     assert outcome.hints == (f"'p.py' {SEEN}{how}",)
 
 
 async def test_the_files_that_are_there_are_named() -> None:
-    async with Runtime(interface="cli") as runtime:
+    async with Runtime(settings=RuntimeSettings(interface="cli")) as runtime:
         files = [File(name=name, data=b"") for name in ("b.csv", "a.csv")]
         outcome = await runtime.run("from pathlib import Path\nPath('/home/me/p.py').read_text()", files=files)
 

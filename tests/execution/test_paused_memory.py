@@ -9,6 +9,7 @@ from toolfold.engines.process import guest
 from toolfold.errors import UsageError
 from toolfold.execution.pause import PausedLimits, PausedMemory
 from toolfold.models import MIB
+from toolfold.runtime import RuntimeSettings
 
 ASK = ToolSpec(name="ask", python_name="ask")
 HEAVY = "x = b'x' * 90_000_000\nanswer = await ask()\n[answer, len(x)]"
@@ -47,7 +48,9 @@ async def _resume(runtime: Runtime, step: Paused) -> object:
 
 async def test_the_oldest_of_too_many_paused_guests_end_and_their_programs_are_replayed() -> None:
     limits = PausedLimits(tenant_bytes=200 * MIB, total_bytes=1024 * MIB)
-    async with Runtime(engine="process", engine_options={"warm": 0}, paused_limits=limits) as runtime:
+    async with Runtime(
+        engine="process", engine_options={"warm": 0}, settings=RuntimeSettings(paused_limits=limits)
+    ) as runtime:
         steps = [await _start(runtime, HEAVY) for _ in range(4)]
         await _until_letting_go(runtime, 2)
 
@@ -61,7 +64,9 @@ async def test_a_large_guest_is_weighed_long_before_the_threads_of_a_small_one_a
 ) -> None:
     monkeypatch.setattr(guest, "FREEZE_AFTER_SECONDS", 3600.0)
     limits = PausedLimits(tenant_bytes=200 * MIB, total_bytes=1024 * MIB)
-    async with Runtime(engine="process", engine_options={"warm": 0}, paused_limits=limits) as runtime:
+    async with Runtime(
+        engine="process", engine_options={"warm": 0}, settings=RuntimeSettings(paused_limits=limits)
+    ) as runtime:
         small = await _start(runtime, "await ask()")
         large = [await _start(runtime, HEAVY) for _ in range(4)]
         await _until_letting_go(runtime, 3)
@@ -74,7 +79,9 @@ async def test_a_large_guest_is_weighed_long_before_the_threads_of_a_small_one_a
 
 async def test_a_program_that_cannot_be_replayed_ends_where_its_tenant_holds_too_much() -> None:
     limits = PausedLimits(tenant_bytes=80 * MIB, total_bytes=1024 * MIB)
-    async with Runtime(engine="process", engine_options={"warm": 0}, paused_limits=limits) as runtime:
+    async with Runtime(
+        engine="process", engine_options={"warm": 0}, settings=RuntimeSettings(paused_limits=limits)
+    ) as runtime:
         step = await _start(runtime, SPOILT)
         await _until_letting_go(runtime, 0)
 

@@ -1,7 +1,7 @@
 import json
 
 from toolfold.config import load_config
-from toolfold.config.build import declared_tools, runtime_options
+from toolfold.config.build import declared_tools, runtime_settings
 from toolfold.interfaces.cli.setup import local_tools
 from toolfold.interfaces.http.setup import open_app
 from toolfold.interfaces.library import open_runtime, permitted_tools
@@ -29,10 +29,10 @@ def config_of(tmp_path, text=CONFIG):
 
 async def test_a_config_gives_the_same_tools_and_policy_on_the_command_line_and_in_the_library(tmp_path):
     config = config_of(tmp_path)
-    options = runtime_options(config)
+    options = runtime_settings(config)
 
-    permitted = await permitted_tools(config, local_tools(config), options["policy"])
-    library = open_runtime(config, declared_tools(config), **options)
+    permitted = await permitted_tools(config, local_tools(config), options.policy)
+    library = open_runtime(config, declared_tools(config), options)
 
     assert [spec.name for spec in permitted] == ["hello", "shop_op", "fetch"]
     assert [spec.name for spec in library.tools if spec.source != "toolfold"] == [
@@ -41,7 +41,7 @@ async def test_a_config_gives_the_same_tools_and_policy_on_the_command_line_and_
         "shop_drop",
         "fetch",
     ]
-    assert [spec for spec in library.tools if options["policy"].permits(spec) and spec.source != "toolfold"] == list(
+    assert [spec for spec in library.tools if options.policy.permits(spec) and spec.source != "toolfold"] == list(
         permitted
     )
 
@@ -49,7 +49,7 @@ async def test_a_config_gives_the_same_tools_and_policy_on_the_command_line_and_
 def test_under_serve_only_the_tenants_that_are_named_reach_apis_and_fetch(tmp_path):
     config = config_of(tmp_path)
 
-    runtime = open_runtime(config, declared_tools(config), tenants={"acme": ["shop_*"]}, **runtime_options(config))
+    runtime = open_runtime(config, declared_tools(config), runtime_settings(config), tenants={"acme": ["shop_*"]})
 
     assert runtime.hidden_from("acme") == {"fetch"}
     assert runtime.hidden_from("other") == {"shop_op", "shop_drop", "fetch"}

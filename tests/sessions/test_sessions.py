@@ -11,6 +11,7 @@ import pytest
 
 from tests.escapes_support.seen import descendants
 from toolfold import File, Limits, Outcome, Paused, Reply, Runtime, ToolSpec, UsageError, tool
+from toolfold.runtime import RuntimeSettings
 from toolfold.sessions import SessionLimits, Sessions
 from toolfold.sessions.stores import Change, FolderStore
 
@@ -177,7 +178,7 @@ async def test_a_session_that_ends_leaves_no_process_of_its_guest(end: str) -> N
         seen.append(descendants(os.getpid()))
 
     limits = SessionLimits(idle_seconds=0.05 if end == "idle" else 3600)
-    async with Runtime([look], session_limits=limits) as runtime:
+    async with Runtime([look], settings=RuntimeSettings(session_limits=limits)) as runtime:
         await runtime.run("x = await look()", session="s", keep_names=True)
         if end == "closed":
             runtime.sessions.close("s")
@@ -200,7 +201,7 @@ async def test_a_closed_session_is_forgotten(runtime: Runtime) -> None:
 
 
 async def test_files_that_are_too_much_are_not_kept_and_it_is_said() -> None:
-    async with Runtime(session_limits=SessionLimits(max_bytes=10)) as runtime:
+    async with Runtime(settings=RuntimeSettings(session_limits=SessionLimits(max_bytes=10))) as runtime:
         outcome = await runtime.run("open('a.txt', 'w').write('x' * 11)\n1", session="s")
 
         assert runtime.sessions.files("s") == ()
@@ -270,7 +271,9 @@ async def test_files_from_outside_keep_to_the_sessions_limit(tmp_path: Path) -> 
 
 
 async def test_many_sessions_without_files_leave_nothing_behind(tmp_path: Path) -> None:
-    async with Runtime(session_files=FolderStore(tmp_path), session_limits=SessionLimits(max_sessions=3)) as runtime:
+    async with Runtime(
+        session_files=FolderStore(tmp_path), settings=RuntimeSettings(session_limits=SessionLimits(max_sessions=3))
+    ) as runtime:
         statuses = [(await runtime.run("1", session=f"s{number}")).status for number in range(8)]
 
     assert (statuses, list(tmp_path.iterdir())) == (["finished"] * 8, [])

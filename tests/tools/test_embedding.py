@@ -13,10 +13,11 @@ import pytest
 from inline_snapshot import snapshot
 
 from toolfold import Runtime
-from toolfold.config.build import runtime_options
+from toolfold.config.build import runtime_settings
 from toolfold.config.load import load_config
 from toolfold.errors import UsageError
 from toolfold.models import ToolSpec
+from toolfold.runtime import RuntimeSettings
 from toolfold.tools.search import Index
 
 
@@ -109,22 +110,22 @@ async def test_programs_search_with_the_embedder_of_their_runtime() -> None:
         return to
 
     program = "[one['name'] for one in await search_tools('is an umbrella needed')]"
-    async with Runtime([current_weather, send_mail], embedder=Topics()) as runtime:
+    async with Runtime([current_weather, send_mail], settings=RuntimeSettings(embedder=Topics())) as runtime:
         outcome = await runtime.run(program)
         found = [one["name"] for one in runtime.catalog.search("is an umbrella needed")]
 
     assert (outcome.value, found) == (["current_weather"], ["current_weather"])
 
 
-def configured(folder: Path, embedder: str) -> dict[str, object]:
+def configured(folder: Path, embedder: str) -> RuntimeSettings:
     (folder / "toolfold.yaml").write_text(f"tools:\n  embedder: {embedder}\n")
-    return runtime_options(load_config(folder / "toolfold.yaml"))
+    return runtime_settings(load_config(folder / "toolfold.yaml"))
 
 
 def test_a_config_names_a_function_in_a_file_beside_it(tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text("def embed(texts):\n    return [[1.0] for _ in texts]\n")
 
-    embed = configured(tmp_path, "mine.py:embed")["embedder"]
+    embed = configured(tmp_path, "mine.py:embed").embedder
 
     assert callable(embed)
     assert embed(["a", "b"]) == [[1.0], [1.0]]
@@ -146,7 +147,7 @@ def test_a_config_names_fastembed_and_its_model(
     fastembed.__spec__ = ModuleSpec("fastembed", None)
     monkeypatch.setitem(sys.modules, "fastembed", fastembed)
 
-    embed = configured(tmp_path, embedder)["embedder"]
+    embed = configured(tmp_path, embedder).embedder
 
     assert callable(embed)
     assert embed(["ab"]) == [[len(model), 2.0]]

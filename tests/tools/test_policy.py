@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from tests.tools.support import Planned, made, router_of, serve, serve_in
 from toolfold.config import Config, parse_config
-from toolfold.config.build import runtime_options
+from toolfold.config.build import runtime_settings
 from toolfold.errors import UsageError
 from toolfold.models import Call, Reply, ToolSpec
 from toolfold.tools.policy import Policy
@@ -155,7 +155,7 @@ def test_a_policy_can_ask_for_every_tool_that_is_marked_destructive() -> None:
 
 
 def policy_of(config: Config) -> Policy:
-    policy = runtime_options(config)["policy"]
+    policy = runtime_settings(config).policy
     assert isinstance(policy, Policy)
     return policy
 

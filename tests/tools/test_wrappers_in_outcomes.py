@@ -6,7 +6,7 @@ import pytest
 
 from tests.tools.support import FakeClock, Planned, made
 from toolfold.models import Call
-from toolfold.runtime import Runtime
+from toolfold.runtime import Runtime, RuntimeSettings
 from toolfold.testing import Called, Ended, ScriptedEngine
 from toolfold.tools import Tool
 from toolfold.tools.policy import Policy
@@ -53,7 +53,7 @@ async def test_a_blocked_tool_passes_the_check_and_raises_at_the_call_in_a_real_
     tool = made(Planned("gone"), name)
     policy = Policy(block=["mcp__internal_apis__*"])
 
-    async with Runtime(tools=[tool], policy=policy, entry_name="execute_program") as runtime:
+    async with Runtime(tools=[tool], policy=policy, settings=RuntimeSettings(entry_name="execute_program")) as runtime:
         outcome = await runtime.run(f"print('before')\nawait {name}()")
         direct = await runtime.call(name, {})
 

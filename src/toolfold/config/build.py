@@ -1,4 +1,4 @@
-"""Builders from a `Config`: runtime options, tools, the ledger, the embedder; one place, so all interfaces agree."""
+"""Builders from a `Config`: runtime settings, tools, the ledger, the embedder; one place, so all interfaces agree."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from toolfold.config.model import Config, ServerConfig
 from toolfold.engines.registry import process_options
 from toolfold.errors import UsageError, install_extra
 from toolfold.execution.pause import PausedLimits
+from toolfold.execution.request import RuntimeSettings
 from toolfold.ledger.base import Ledger, Retention
 from toolfold.ledger.open import open_ledger
 from toolfold.ledger.remote_approval import AskClient, LedgerApproval
@@ -40,9 +41,8 @@ _SESSIONS: Final = {"idle": "idle_seconds", "max_age": "max_age_seconds"}
 _KEEP: Final = {"max_age": "age_seconds", "max_bytes": "total_bytes", "max_executions": "executions"}
 
 
-# Any: each option of the runtime has its own type.
-def runtime_options(config: Config) -> dict[str, Any]:
-    """Arguments of `Runtime`: all that the file says of it but tools and ledger."""
+def runtime_settings(config: Config) -> RuntimeSettings:
+    """All that the file says of a runtime but tools and ledger."""
     max_calls = {glob: policy.max_calls for glob, policy in config.policies.items() if policy.max_calls}
     in_flight = {glob: policy.max_in_flight for glob, policy in config.policies.items() if policy.max_in_flight}
     by_server = {f"mcp:{escape(server.name)}": server.concurrency for server in config.servers if server.concurrency}
@@ -54,20 +54,20 @@ def runtime_options(config: Config) -> dict[str, Any]:
     hide(config.variables.values())
     hide(value for server in config.servers for name, value in server.env.items() if is_secret(name))
     concurrency = Concurrency(sources=by_server, tools=in_flight)
-    return {
-        "engine": config.engine,
-        "engine_options": {
+    return RuntimeSettings(
+        engine=config.engine,
+        engine_options={
             **process_options(config.engine, isolation=config.isolation, **library_options(config)),
             **cluster_options(config, config.engine),
         },
-        "limits": config.program_limits,
-        "policy": policy,
-        "learn": config.tools.learn,
-        "embedder": embedder_of(config),
-        "steps": wrappers(policy=policy, concurrency=concurrency, error_details=config.tools.error_details),
-        "session_limits": SessionLimits(**{_SESSIONS.get(key, key): value for key, value in sessions.items()}),
-        "paused_limits": PausedLimits(**config.paused.model_dump(exclude_none=True)),
-    }
+        limits=config.program_limits,
+        policy=policy,
+        learn=config.tools.learn,
+        embedder=embedder_of(config),
+        steps=wrappers(policy=policy, concurrency=concurrency, error_details=config.tools.error_details),
+        session_limits=SessionLimits(**{_SESSIONS.get(key, key): value for key, value in sessions.items()}),
+        paused_limits=PausedLimits(**config.paused.model_dump(exclude_none=True)),
+    )
 
 
 # Any: each option of an engine has its own type.
@@ -183,9 +183,8 @@ def ledger_location(config: Config) -> tuple[str | None, str | None]:
     return where, None if key is None else key.get_secret_value()
 
 
-# Any: an option of the runtime.
-def approvals_of(config: Config, ledger: Ledger, client: AskClient | None = None) -> dict[str, Any]:
-    """Arguments of `Runtime`: who is asked before calls that need a yes, where that is not the client alone.
+def approval_of(config: Config, ledger: Ledger, client: AskClient | None = None) -> LedgerApproval | None:
+    """Who is asked before calls that need a yes, where that is not the client alone.
 
     Args:
         config: What it says of `approvals`.
@@ -196,13 +195,13 @@ def approvals_of(config: Config, ledger: Ledger, client: AskClient | None = None
         UsageError: A console cannot be told of the question.
     """
     if config.approvals == "client":
-        return {}
+        return None
     if not ledger.is_lasting:
         raise UsageError(
             f"approvals: {config.approvals} needs a ledger that a console can read; name a file or a server in ledger"
         )
     ask_client = client if config.approvals == "both" else None
-    return {"approve": LedgerApproval(ledger, wait_seconds=config.approvals_wait, client=ask_client)}
+    return LedgerApproval(ledger, wait_seconds=config.approvals_wait, client=ask_client)
 
 
 def ledger_of(config: Config) -> Ledger:

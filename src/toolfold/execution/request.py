@@ -9,7 +9,7 @@ from dataclasses import fields, replace
 from functools import wraps
 from inspect import signature
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, ParamSpec, TypedDict, TypeVar
 
 import msgspec
 
@@ -22,7 +22,7 @@ from toolfold.models import Limits, ProgramOptions, StartRecord
 from toolfold.tools.policy import Policy
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Awaitable, Sequence
 
     from toolfold.engines.base import Engine, ReplayTape
     from toolfold.events import Listener, Listeners
@@ -35,31 +35,6 @@ if TYPE_CHECKING:
     from toolfold.tools.learning import Learning
     from toolfold.tools.router import Router, Wrapper
     from toolfold.tools.tool import Approve, CallContext
-
-
-class HostOptions(TypedDict, total=False):
-    """Keywords of `Runtime` that interfaces hand on as they are; its docstring says what each means."""
-
-    engine: str | Engine
-    engine_options: Mapping[str, Any] | None
-    ledger: Ledger | str | Path | None
-    approve: Approve | None
-    session_files: FileStore | None
-    session_limits: SessionLimits | None
-    paused_limits: PausedLimits | None
-    listeners: Sequence[Listener]
-    telemetry: bool
-    type_check: bool | None
-    learn: bool | Learning
-    embedder: Embedder | None
-
-
-class RuntimeOptions(HostOptions, total=False):
-    """The same, with those that an interface may have keywords of its own for."""
-
-    limits: Limits | None
-    policy: Policy | None
-    steps: Sequence[Wrapper] | None
 
 
 class RunRequest(msgspec.Struct, frozen=True, kw_only=True):
@@ -195,6 +170,103 @@ class ExecutionPlan(msgspec.Struct, frozen=True, kw_only=True):
 
 
 # ----------------------------------------------------------------------------------------------------
+# What a runtime is made with.
+
+
+class RuntimeSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """All that a runtime is made with but its tools. `Runtime` says what those mean that are keywords of it, too."""
+
+    engine: str | Engine = "auto"
+    engine_options: Mapping[str, Any] | None = None
+    limits: Limits = msgspec.field(default_factory=Limits)
+    ledger: Ledger | OwnedLedger | str | Path | None = None
+    policy: Policy = msgspec.field(default_factory=Policy)
+    approve: Approve | None = None
+    listeners: Sequence[Listener] = ()
+    steps: Sequence[Wrapper] | None = None
+    session_files: FileStore | None = None
+    type_check: bool | None = None
+    embedder: Embedder | None = None
+    """Texts in, vectors out; `search_tools` then finds by meaning, too."""
+    learn: bool | Learning = True
+    """Note what tools without an output schema return (keys and types, never values), to tell later programs."""
+    session_limits: SessionLimits | None = None
+    paused_limits: PausedLimits | None = None
+    """How much memory guests of paused executions may hold; beyond it the oldest end, to be replayed."""
+    entry_name: str = ""
+    """What the interface calls its way in, for messages."""
+    interface: str = "library"
+    """On record with each execution: the way in that this runtime serves."""
+    telemetry: bool = True
+    """Whether OpenTelemetry is told, where its API is installed."""
+    may_ask: bool = False
+    """Any tool may turn out to need an answer of the outside while it is served (`CallContext.approve`), so each
+    program that is started can pause, and is kept so that it can be replayed."""
+    before_files: Callable[[str], Awaitable[None]] | None = None
+    """Asked before an execution's files are kept for its session; raises `Fenced` where another process may have the
+    execution. The ledger fences its own records, a folder cannot."""
+
+
+if TYPE_CHECKING:  # a `TypedDict` takes long to make, and every command would wait for it
+
+    class RuntimeKeywords(TypedDict, total=False):
+        """The settings that are keywords of `Runtime`."""
+
+        engine: str | Engine
+        engine_options: Mapping[str, Any] | None
+        limits: Limits
+        ledger: Ledger | OwnedLedger | str | Path | None
+        policy: Policy
+        approve: Approve | None
+        listeners: Sequence[Listener]
+        steps: Sequence[Wrapper] | None
+        session_files: FileStore | None
+        type_check: bool | None
+
+    class HostKeywords(TypedDict, total=False):
+        """Settings that an interface hands on as they are."""
+
+        engine: str | Engine
+        engine_options: Mapping[str, Any] | None
+        ledger: Ledger | OwnedLedger | str | Path | None
+        approve: Approve | None
+        listeners: Sequence[Listener]
+        session_files: FileStore | None
+        session_limits: SessionLimits | None
+        paused_limits: PausedLimits | None
+        telemetry: bool
+        type_check: bool | None
+        learn: bool | Learning
+        embedder: Embedder | None
+
+    class SettingsKeywords(RuntimeKeywords, total=False):
+        """All fields of `RuntimeSettings`."""
+
+        embedder: Embedder | None
+        learn: bool | Learning
+        session_limits: SessionLimits | None
+        paused_limits: PausedLimits | None
+        entry_name: str
+        interface: str
+        telemetry: bool
+        may_ask: bool
+        before_files: Callable[[str], Awaitable[None]] | None
+
+
+def change_settings(settings: RuntimeSettings, changes: SettingsKeywords) -> RuntimeSettings:
+    """The same with other values.
+
+    Raises:
+        UsageError: There is no such setting.
+    """
+    names = RuntimeSettings.__struct_fields__
+    for name in changes:
+        if name not in names:
+            raise UsageError(f"Runtime takes no {name!r}{_instead(name, names)}")
+    return msgspec.structs.replace(settings, **changes)
+
+
+# ----------------------------------------------------------------------------------------------------
 # What a runtime was given, looked at before it is used: one clear line for a wrong type, and a ledger for a path.
 
 _P = ParamSpec("_P")
@@ -203,10 +275,14 @@ _LIMITS: Final = {
     "timeout": "wall_seconds", "timeout_seconds": "wall_seconds", "memory": "memory_bytes", "max_calls": "calls",
     "max_output_bytes": "output_bytes", **{field.name: field.name for field in fields(Limits)},
 }  # fmt: skip
+_ENGINE_OPTIONS: Final = ("isolation", "warm", "accept_no_isolation", "host_libraries")
 _ELSEWHERE: Final = {
     "config": "toolfold.from_config(path)",
     "files": "runtime.run(text, files=[...])",
     "session": "runtime.run(text, session=...)",
+    "observer": "listeners=[...]",
+    **{name: f"engine_options={{{name!r}: ...}}" for name in _ENGINE_OPTIONS},
+    **{name: f"settings=RuntimeSettings({name}=...)" for name in RuntimeSettings.__struct_fields__},
 }
 
 

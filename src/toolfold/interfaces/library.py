@@ -21,12 +21,12 @@ from toolfold.config.build import (
     declared_tools,
     ledger_of,
     module_sources,
-    runtime_options,
+    runtime_settings,
     with_policies,
 )
 from toolfold.config.find import find_config
 from toolfold.errors import UsageError, install_extra
-from toolfold.execution.request import merge_options
+from toolfold.execution.request import RuntimeSettings, change_settings, merge_options
 from toolfold.models import Json, Outcome, Paused, ProgramOptions, StartOptions, ToolSpec, Value
 from toolfold.runtime import Runtime
 from toolfold.tools.catalog import Catalog
@@ -36,7 +36,7 @@ from toolfold.tools.search import SEARCH_SPEC, Index, search_tool
 from toolfold.tools.tool import CallContext, Tool
 
 if TYPE_CHECKING:
-    from toolfold.execution.request import RuntimeOptions
+    from toolfold.execution.request import SettingsKeywords
     from toolfold.models import ProgramKeywords, StartKeywords
     from toolfold.sources.mcp import Bridge
     from toolfold.sources.mcp.server import ServerStatus
@@ -44,23 +44,24 @@ if TYPE_CHECKING:
 
 @asynccontextmanager
 async def from_config(
-    config: str | os.PathLike[str] | Config | None = None, **options: Unpack[RuntimeOptions]
+    config: str | os.PathLike[str] | Config | None = None, **changes: Unpack[SettingsKeywords]
 ) -> AsyncIterator[Runtime]:
     """A runtime with all that a `toolfold.yaml` says: tools, servers, policy, limits, engine and ledger.
 
     Args:
         config: The file; unless given, the nearest `toolfold.yaml` from the current folder upwards.
-        options: Arguments of `Runtime`, which count more than the config.
+        changes: Fields of `RuntimeSettings`, which count more than the config.
 
     Raises:
         UsageError: there is no such file, or it has mistakes.
     """
     config = resolve_config(config)
-    all_options = {**runtime_options(config), **options}
-    ledger = all_options.pop("ledger", None)
-    own = None if ledger is not None else ledger_of(config)
+    settings = change_settings(runtime_settings(config), changes)
+    own = None if settings.ledger is not None else ledger_of(config)
+    if own is not None:
+        settings = msgspec.structs.replace(settings, ledger=own)
     try:
-        async with open_runtime(config, config_tools(config), ledger=ledger or own, **all_options) as runtime:
+        async with open_runtime(config, config_tools(config), settings) as runtime:
             yield runtime
     finally:
         if own is not None:
@@ -108,19 +109,19 @@ _OPEN_ENDED: Final = re.compile(r"\bsearch_tools\b|\b(?:dir|getattr|hasattr|vars
 def open_runtime(
     config: Config,
     local: Sequence[Tool],
+    settings: RuntimeSettings,
     *,
     tenants: Mapping[str, Sequence[str]] | None = None,
     make: Callable[..., Runtime] = Runtime,
-    **options: Any,
 ) -> Runtime:
     """The runtime of an interface: with the servers of the config, if it has any that someone may call.
 
     Args:
         config: Its `servers` and `policies`.
         local: Tools of the host.
+        settings: Of the runtime.
         tenants: Patterns of the tools of servers and APIs that each tenant may call; `None` lets everyone call all.
         make: Makes a runtime without servers.
-        options: Of the runtime.
 
     Raises:
         UsageError: the extra `mcp` is not installed.
@@ -129,8 +130,8 @@ def open_runtime(
         StrayPatterns(config).warn(tool.spec for tool in local)
     is_shared = bool(config.servers) or (tenants is not None and any(map(is_granted, local)))
     if not is_shared or tenants == {}:
-        return make(tools=with_policies(config, local), **options)
-    return BridgedRuntime(config, local, tenants=tenants, **options)
+        return make(tools=with_policies(config, local), settings=settings)
+    return BridgedRuntime(config, local, settings, tenants=tenants)
 
 
 async def permitted_tools(config: Config, local: Sequence[Tool], policy: Policy) -> tuple[ToolSpec, ...]:
@@ -147,17 +148,17 @@ async def permitted_tools(config: Config, local: Sequence[Tool], policy: Policy)
 class BridgedRuntime(Runtime):
     """Enter it to connect, in the background; a program waits only for the servers that it mentions."""
 
-    # Any: each option of the runtime has its own type.
     def __init__(
-        self, config: Config, local: Sequence[Tool], *, tenants: Mapping[str, Sequence[str]] | None, **options: Any
-    ) -> None:
+        self, config: Config, local: Sequence[Tool], settings: RuntimeSettings, *,
+        tenants: Mapping[str, Sequence[str]] | None,
+    ) -> None:  # fmt: skip
         self._local = tuple(local)
         self._config = config
         self._globs = None if tenants is None else {name: Globs(patterns) for name, patterns in tenants.items()}
         self._hidden: dict[str, frozenset[str]] = {}
         self._indexes: dict[frozenset[str], Index] = {}
         self._bridge = _bridge(config, self._refresh)
-        super().__init__(self._offered_tools(), **options)
+        super().__init__(self._offered_tools(), settings=settings)
 
     async def __aenter__(self) -> Self:
         await super().__aenter__()

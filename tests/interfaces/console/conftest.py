@@ -9,6 +9,7 @@ from tests.interfaces.console.served import NASTY, Console, Till, served
 from toolfold import Runtime, tool
 from toolfold.ledger.remote_approval import LedgerApproval
 from toolfold.ledger.sqlite.store import SqliteLedger
+from toolfold.runtime import RuntimeSettings
 from toolfold.tools.policy import Policy
 
 
@@ -40,7 +41,13 @@ def runtime(ledger: SqliteLedger, till: Till) -> Runtime:
         return len(name)
 
     approve = LedgerApproval(ledger, wait_seconds=60)
-    return Runtime([pay, price], ledger=ledger, policy=Policy(ask=["pay"]), approve=approve, interface="library")
+    return Runtime(
+        [pay, price],
+        ledger=ledger,
+        policy=Policy(ask=["pay"]),
+        approve=approve,
+        settings=RuntimeSettings(interface="library"),
+    )
 
 
 @pytest.fixture

@@ -18,6 +18,7 @@ from toolfold.interfaces.http.settings import Settings
 from toolfold.interfaces.library import open_runtime
 from toolfold.ledger.sqlite.store import SqliteLedger
 from toolfold.models import File
+from toolfold.runtime import RuntimeSettings
 from toolfold.tools.steps import wrappers
 from toolfold.tools.steps.resilience import Breaker, Retry
 
@@ -229,7 +230,7 @@ async def test_retries_and_an_open_breaker_are_told(ledger: SqliteLedger) -> Non
 async def test_servers_have_a_state_that_only_the_operator_sees(tmp_path: Path, ledger: SqliteLedger) -> None:
     servers = [{"name": "gone", "command": "/nonexistent/server"}]
     config = Config.model_validate({"servers": servers, "ledger": {"where": "memory"}})
-    runtime = open_runtime(config, [], ledger=ledger)
+    runtime = open_runtime(config, [], RuntimeSettings(ledger=ledger))
     auth = Authenticator(Settings(keys={"acme": "secret-1"}))
     async with served(runtime, ledger, auth=auth) as console:
         while (status := (await console.get("tools"))["servers"][0])["state"] == "connecting":

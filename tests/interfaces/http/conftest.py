@@ -31,7 +31,7 @@ class Silent(uvicorn.Server):
 
 @asynccontextmanager
 async def serve(
-    settings: Settings, folder: Path, *, ledger: Any = None, **options: Any
+    settings: Settings, folder: Path, /, *, ledger: Any = None, **options: Any
 ) -> AsyncIterator[httpx.AsyncClient]:
     ledger = MemoryLedger() if ledger is None else ledger
     runtime = Runtime(ledger=ledger, session_files=FolderStore(folder), **options)

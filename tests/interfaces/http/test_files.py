@@ -13,6 +13,7 @@ from tests.interfaces.http.conftest import KEYS, Served, serve
 from tests.interfaces.http.talk import LIBRECHAT, go_on, result, start
 from toolfold.interfaces.http import Settings
 from toolfold.interfaces.http.files import safe_name, unique_name
+from toolfold.runtime import RuntimeSettings
 from toolfold.sessions import SessionLimits
 
 OTHER = {"X-API-Key": KEYS["two"]}
@@ -197,7 +198,7 @@ async def test_a_removed_file_of_another_session_is_named_and_stays_there(client
 
 async def test_a_session_that_could_not_be_kept_has_lost_nothing(tmp_path: Path) -> None:
     limits = SessionLimits(max_bytes=10)
-    async with serve(Settings(keys=KEYS), tmp_path, session_limits=limits) as client:
+    async with serve(Settings(keys=KEYS), tmp_path, settings=RuntimeSettings(session_limits=limits)) as client:
         session = (await client.post("/upload", files={"file": ("a.txt", b"1")})).json()["session_id"]
         code = "import os\nos.remove('a.txt')\nopen('b.txt', 'w').write('2' * 11)"
 
@@ -208,7 +209,9 @@ async def test_a_session_that_could_not_be_kept_has_lost_nothing(tmp_path: Path)
 
 
 async def test_all_sessions_of_a_tenant_share_a_quota_and_leave_the_others_theirs(served: Served) -> None:
-    async with served(options={"session_limits": SessionLimits(max_tenant_bytes=1000)}) as client:
+    async with served(
+        options={"settings": RuntimeSettings(session_limits=SessionLimits(max_tenant_bytes=1000))}
+    ) as client:
 
         async def upload(size: int, tenant: str = "one") -> httpx.Response:
             headers = {"X-API-Key": KEYS[tenant]}

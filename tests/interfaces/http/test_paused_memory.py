@@ -7,6 +7,7 @@ from tests.interfaces.http.talk import finish, metric, start, until
 from toolfold.engines.process import guest
 from toolfold.execution.pause import PausedLimits
 from toolfold.models import MIB
+from toolfold.runtime import RuntimeSettings
 
 CODE = """
 x = b"x" * 90_000_000
@@ -21,7 +22,7 @@ async def test_requests_that_pause_with_much_memory_are_all_answered_and_hold_li
 ) -> None:
     monkeypatch.setattr(guest, "FREEZE_AFTER_SECONDS", 0.0)
     limits = PausedLimits(tenant_bytes=200 * MIB, total_bytes=200 * MIB)
-    options = {"engine": "process", "engine_options": {"warm": 0}, "paused_limits": limits}
+    options = {"engine": "process", "engine_options": {"warm": 0}, "settings": RuntimeSettings(paused_limits=limits)}
     async with served(options=options, preload_data=False) as client:
         paused = [(await start(client, CODE)).json() for _ in range(4)]
 
@@ -37,7 +38,7 @@ async def test_the_gauge_comes_back_below_the_limit_after_many_large_pauses(
 ) -> None:
     monkeypatch.setattr(guest, "FREEZE_AFTER_SECONDS", 0.0)
     limits = PausedLimits(tenant_bytes=128 * MIB, total_bytes=2048 * MIB)
-    options = {"engine": "process", "engine_options": {"warm": 0}, "paused_limits": limits}
+    options = {"engine": "process", "engine_options": {"warm": 0}, "settings": RuntimeSettings(paused_limits=limits)}
     async with served(options=options, preload_data=False) as client:
         statuses = [(await start(client, CODE)).json()["status"] for _ in range(8)]
         await until(client, "paused", 8)

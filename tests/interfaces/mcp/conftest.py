@@ -19,7 +19,7 @@ from toolfold.interfaces.mcp.server import McpServer
 from toolfold.interfaces.mcp.tasks import YieldPolicy
 from toolfold.ledger.base import Ledger
 from toolfold.models import Limits, ToolSpec
-from toolfold.runtime import Runtime
+from toolfold.runtime import Runtime, RuntimeSettings
 from toolfold.sources.functions import as_tool
 from toolfold.tools.policy import Policy
 from toolfold.tools.tool import Tool
@@ -99,7 +99,9 @@ def open_client():
     ):  # fmt: skip
         policy = policy or Policy()
         limits = limits or Limits(wall_seconds=100)
-        runtime = Runtime(policy=policy, entry_name="execute_program", limits=limits, ledger=ledger)
+        runtime = Runtime(
+            policy=policy, settings=RuntimeSettings(entry_name="execute_program"), limits=limits, ledger=ledger
+        )
         local = [as_tool(tool) for tool in tools]
         offer = Offer(runtime, local=local, policy=policy, blocked=blocked, describing=describing)
 

@@ -18,6 +18,7 @@ from toolfold import EngineCrashed, File, Outcome, Runtime, UsageError
 from toolfold.engines.base import Died
 from toolfold.engines.scripted import ScriptedEngine
 from toolfold.rollouts import Episode, Situation, Step, Task, roll_out
+from toolfold.runtime import RuntimeSettings
 from toolfold.sessions import SessionLimits
 from toolfold.sessions.stores import MemoryStore
 
@@ -206,7 +207,7 @@ async def test_an_engine_that_breaks_is_raised_as_what_it_is() -> None:
 )  # fmt: skip
 async def test_a_mistake_is_one_line_before_anything_runs(environments: Any, options: Any, message: str) -> None:
     engine = ScriptedEngine()
-    async with Runtime(engine=engine, session_limits=SessionLimits(max_guests=2)) as runtime:
+    async with Runtime(engine=engine, settings=RuntimeSettings(session_limits=SessionLimits(max_guests=2))) as runtime:
         with pytest.raises(UsageError) as caught:
             async for _ in roll_out(runtime, environments, always, **{"turns": 1, "seed": 1, **options}):
                 pass

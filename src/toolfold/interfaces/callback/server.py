@@ -32,7 +32,7 @@ from toolfold.interfaces.callback.messages import (
     error_json,
 )
 from toolfold.interfaces.callback.programs import DEFAULT_SECONDS, CallbackExecutions, CallbackRequest
-from toolfold.runtime import Runtime
+from toolfold.runtime import Runtime, RuntimeSettings
 
 DESCRIPTION: Final = """\
 Run a Python program that calls tools in loops, conditions and chains. Intermediate results stay out of the \
@@ -134,7 +134,7 @@ def make_server(workspace: Path, *, engine: str = "auto", any_workspace: bool = 
 
     @asynccontextmanager
     async def lifespan(_: Server[CallbackExecutions]) -> AsyncIterator[CallbackExecutions]:
-        async with Runtime(engine=engine, entry_name=TOOL_NAME, interface="mcp") as runtime:
+        async with Runtime(engine=engine, settings=RuntimeSettings(entry_name=TOOL_NAME, interface="mcp")) as runtime:
             yield CallbackExecutions(runtime, workspace=workspace)
 
     async def list_tools(*_: object) -> types.ListToolsResult:

@@ -7,15 +7,28 @@ import os
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypedDict, Unpack, cast
 
 from toolfold.errors import UsageError
 from toolfold.ledger.base import Ledger
 
 if TYPE_CHECKING:
     from toolfold.config import Config
+    from toolfold.execution.request import SettingsKeywords
     from toolfold.runtime import Runtime
     from toolfold.tools.tool import Tool
+
+    class EngineChoice(TypedDict):
+        """Two settings of a runtime."""
+
+        engine: str
+        # Any: each option of an engine has its own type.
+        engine_options: dict[str, Any]
+
+    class RuntimeFactory(Protocol):
+        """Makes a runtime; the changes count more than a config."""
+
+        def __call__(self, *, tools: Sequence[Tool], **changes: Unpack[SettingsKeywords]) -> Runtime: ...
 
 
 DEFAULT_ENGINE: Final = "process" if sys.platform == "linux" else "auto"
@@ -41,13 +54,13 @@ def nearest_config(path: Path | None = None) -> Config | None:
     return load_config(path)
 
 
-# Any: each option of an engine has its own type.
+# Any: as above.
 def choose_engine(
     config: Config | None, *, engine: str | None, isolation: str | None, address: str | None = None, **options: Any
-) -> dict[str, Any]:
+) -> EngineChoice:
     """Engine and isolation: what the command line says, else the config, else the usual; `address` is a cluster's.
 
-    `options` are further ones of the process engine. All are arguments of `Runtime`.
+    `options` are further ones of the process engine.
     """
     # Imported here for the same reason.
     from toolfold.engines.registry import process_options  # noqa: PLC0415
@@ -76,22 +89,27 @@ def choose_engine(
     return {"engine": choices["engine"], "engine_options": engine_options}
 
 
-# Any: each option of the runtime has its own type.
-def runtime_factory(config: Config | None, text: str, make: Callable[..., Runtime]) -> Callable[..., Runtime]:
+def runtime_factory(config: Config | None, text: str, make: Callable[..., Runtime]) -> RuntimeFactory:
     """Makes a runtime for one program, with all that the config says of it; what the caller says counts more."""
-    if config is None:
-        return make
     # Imported here for the same reason.
-    from toolfold.config.build import approvals_of, runtime_options  # noqa: PLC0415
+    from toolfold.execution.request import RuntimeSettings, change_settings  # noqa: PLC0415
+
+    if config is None:
+        return lambda *, tools, **changes: make(tools=tools, settings=RuntimeSettings(**changes))
+    # Imported here for the same reason.
+    from toolfold.config.build import approval_of, runtime_settings  # noqa: PLC0415
     from toolfold.interfaces.library import may_call_servers, open_runtime  # noqa: PLC0415
 
     # No server is started for a program that cannot call one.
     tenants: dict[str, Sequence[str]] | None = None if may_call_servers(text) else {}
 
-    def build(*, tools: Sequence[Tool], **options: Any) -> Runtime:
+    def build(*, tools: Sequence[Tool], **changes: Unpack[SettingsKeywords]) -> Runtime:
         local = [*tools, *local_tools(config)]
-        options = {**runtime_options(config), **approvals_of(config, options["ledger"]), **options}
-        return open_runtime(config, local, tenants=tenants, make=make, **options)
+        if changes.get("approve") is None:
+            # cast: commands open their ledgers themselves.
+            changes["approve"] = approval_of(config, cast("Ledger", changes["ledger"]))
+        settings = change_settings(runtime_settings(config), changes)
+        return open_runtime(config, local, settings, tenants=tenants, make=make)
 
     return build
 

@@ -15,7 +15,7 @@ from fastapi.responses import RedirectResponse
 from starlette.exceptions import HTTPException
 
 import toolfold
-from toolfold.config.build import approvals_of, declared_tools, ledger_of, runtime_options
+from toolfold.config.build import approval_of, declared_tools, ledger_of, runtime_settings
 from toolfold.config.model import Config
 from toolfold.errors import ToolfoldError, UsageError
 from toolfold.execution.background import BackgroundExecution
@@ -60,17 +60,9 @@ def open_console(config: Config, *, modules: Sequence[Tool] = (), may_act: bool 
     if not ledger.is_lasting:
         raise UsageError("an in-memory ledger cannot be read by another process; name a file or a server")
     # Programs that run again here may ask: whoever looks at this page is asked.
-    approve: dict[str, Any] = approvals_of(config, ledger) or {
-        "approve": LedgerApproval(ledger, wait_seconds=config.approvals_wait)
-    }
-    runtime = open_runtime(
-        config,
-        [*modules, *declared_tools(config)],
-        **runtime_options(config),
-        ledger=ledger,
-        interface="console",
-        **approve,
-    )
+    approve = approval_of(config, ledger) or LedgerApproval(ledger, wait_seconds=config.approvals_wait)
+    settings = msgspec.structs.replace(runtime_settings(config), ledger=ledger, interface="console", approve=approve)
+    runtime = open_runtime(config, [*modules, *declared_tools(config)], settings)
     access = Access(_key(config, ledger), may_act=may_act)
     app = create_console(runtime, ledger, access, hide_arguments=config.console.hide_arguments)
     return app, ledger, access.new_token()

@@ -25,7 +25,7 @@ from toolfold.interfaces.callback.server import TOOL, final_result, parse_reques
 from toolfold.interfaces.gem.child import Child, ChildConnection
 from toolfold.interfaces.gem.tool import Executor, OnOutput, ProgrammaticToolCallingTool, answer_current
 from toolfold.models import Limits, ProgramOptions
-from toolfold.runtime import Runtime
+from toolfold.runtime import Runtime, RuntimeSettings
 
 _T = TypeVar("_T")
 CLOCK: Final = 1_767_225_600.0
@@ -116,10 +116,10 @@ class _EnvironmentRunner:
 async def _open_child(
     engine: str, engine_options: Mapping[str, Any] | None, limits: Limits | None, in_flight: int
 ) -> AsyncIterator[Child]:
-    async with Runtime(
-        engine=engine, engine_options=engine_options, limits=limits, entry_name=TOOL_NAME, interface="gem", steps=(),
-        learn=False,
-    ) as runtime:  # fmt: skip
+    settings = RuntimeSettings(
+        engine=engine, engine_options=engine_options, entry_name=TOOL_NAME, interface="gem", steps=(), learn=False
+    )
+    async with Runtime(limits=limits, settings=settings) as runtime:
         yield _LocalChild(InlinePrograms(runtime, limits=limits), asyncio.Semaphore(in_flight))
 
 

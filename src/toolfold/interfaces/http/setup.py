@@ -9,9 +9,10 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+import msgspec
 from fastapi import FastAPI
 
-from toolfold.config.build import approvals_of, declared_tools, ledger_of, runtime_options
+from toolfold.config.build import approval_of, declared_tools, ledger_of, runtime_settings
 from toolfold.config.model import Config
 from toolfold.config.sections import HttpConfig
 from toolfold.errors import UsageError
@@ -70,19 +71,18 @@ def _app(config: Config, modules: Sequence[Tool], folder: Path, ledger: Ledger) 
     )
     if config.servers and not config.http.tools:
         _log.warning("no tenant may call the tools of 'servers', so none is started; name tenants in http.tools")
-    runtime = open_runtime(
-        config,
-        [*modules, *_for_tenants(config, declared_tools(config))],
-        tenants=_tenants(config.http),
-        **runtime_options(config),
+    runtime_setup = msgspec.structs.replace(
+        runtime_settings(config),
         ledger=ledger,
         session_files=store,
         entry_name=ENTRY_NAME,
         interface="http",
         # A server has no person in front of it, unless it asks its clients: then programs pause for a yes.
-        **(approvals_of(config, ledger) or ({} if config.http.ask_clients else {"approve": deny})),
+        approve=approval_of(config, ledger) or (None if config.http.ask_clients else deny),
         before_files=None if replicas is None else replicas.confirm,
     )
+    tools = [*modules, *_for_tenants(config, declared_tools(config))]
+    runtime = open_runtime(config, tools, runtime_setup, tenants=_tenants(config.http))
     return create_app(runtime, ledger, settings, limits=config.program_limits, replicas=replicas)
 
 

@@ -7,13 +7,15 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 
+import msgspec
+
 from toolfold.config.build import (
     StrayPatterns,
-    approvals_of,
+    approval_of,
     bridge_servers,
     declared_tools,
     ledger_of,
-    runtime_options,
+    runtime_settings,
     with_policies,
 )
 from toolfold.config.load import left_out_servers
@@ -45,10 +47,12 @@ def create_mcp_server(
         is_alone: One client for the whole life of the interface, as on stdio.
         callback: Also serve `programmatic_tool_calling`, whose programs call tools of the client's process.
     """
-    options = runtime_options(config)
     ledger = ledger_of(config)
-    approve = approvals_of(config, ledger, ask_client)
-    runtime = Runtime(**options, ledger=OwnedLedger(ledger), entry_name=ENTRY_NAME, interface="mcp", **approve)
+    settings = msgspec.structs.replace(
+        runtime_settings(config), ledger=OwnedLedger(ledger), approve=approval_of(config, ledger, ask_client),
+        entry_name=ENTRY_NAME, interface="mcp",
+    )  # fmt: skip
+    runtime = Runtime(settings=settings)
     local = [*modules, *declared_tools(config)]
     strays = StrayPatterns(config)
     if not config.servers:
@@ -56,7 +60,7 @@ def create_mcp_server(
     offer = Offer(
         runtime,
         local=local,
-        policy=options["policy"],
+        policy=settings.policy,
         blocked=config.tools.block or (),
         prepare=partial(with_policies, config),
         when_complete=strays.warn,

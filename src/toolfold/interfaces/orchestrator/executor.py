@@ -14,13 +14,13 @@ from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable, Mappi
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Final, TypedDict, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, Final, TypedDict, TypeVar, Unpack, cast
 
 import msgspec
 
 from toolfold import fork_safety
 from toolfold.errors import ToolNotFound, UsageError
-from toolfold.execution.request import HostOptions
+from toolfold.execution.request import RuntimeSettings, change_settings
 from toolfold.interfaces.orchestrator.definitions import ToolCatalog, ToolDefinition
 from toolfold.interfaces.orchestrator.workers import (
     Inside,
@@ -44,6 +44,9 @@ from toolfold.tools.router import Router, Wrapper, with_check
 from toolfold.tools.search import SEARCH_SPEC, Index, search_tool
 from toolfold.tools.steps import wrappers
 from toolfold.tools.tool import Approve, CallContext, Tool
+
+if TYPE_CHECKING:
+    from toolfold.execution.request import HostKeywords, SettingsKeywords
 
 
 class ToolCallDict(TypedDict):
@@ -85,7 +88,7 @@ class ProgrammaticToolExecutor:
     def __init__(
         self, catalog: ToolCatalog, enable_stubs: bool = False, *, stub_dir: str | Path = "stubs",
         strict: bool = False, limits: Limits | None = None, policy: Policy | None = None,
-        steps: Sequence[Wrapper] | None = None, **options: Unpack[HostOptions],
+        steps: Sequence[Wrapper] | None = None, **options: Unpack[HostKeywords],
     ) -> None:  # fmt: skip
         self.catalog = catalog
         self._stub_dir = Path(stub_dir) if enable_stubs else None
@@ -94,7 +97,7 @@ class ProgrammaticToolExecutor:
         self._policy = policy or Policy()
         self._approve: Approve | None = options.get("approve")
         self._steps = steps
-        self._options = options
+        self._settings = change_settings(RuntimeSettings(), cast("SettingsKeywords", options))
         self._workers: dict[str, Worker] = {}
         self._loop_runtimes: dict[asyncio.AbstractEventLoop, LoopRuntime] = {}
         self._own_loop = OwnLoop(self._loop_runtimes)
@@ -191,7 +194,9 @@ class ProgrammaticToolExecutor:
             del self._loop_runtimes[closed]
         loop = asyncio.get_running_loop()
         if loop not in self._loop_runtimes:
-            self._loop_runtimes[loop] = LoopRuntime(Runtime(limits=self._limits, policy=self._policy, **self._options))
+            self._loop_runtimes[loop] = LoopRuntime(
+                Runtime(limits=self._limits, policy=self._policy, settings=self._settings)
+            )
         runtime = await self._loop_runtimes[loop].open()
         self._refresh()
         if runtime.catalog.router is not self._routes.router:

@@ -21,7 +21,7 @@ from pydantic_ai.tools import AgentDepsT
 from pydantic_core import SchemaValidator, core_schema
 
 from toolfold.config import Config
-from toolfold.config.build import runtime_options
+from toolfold.config.build import runtime_settings
 from toolfold.engines.scripted import ScriptedEngine
 from toolfold.interfaces.library import CONNECT_SECONDS, BridgedRuntime, from_config, resolve_config
 from toolfold.interfaces.pydantic_ai.callers import FROM_CONFIG, MARK, is_listing_for_code
@@ -29,7 +29,6 @@ from toolfold.interfaces.pydantic_ai.nested_calls import spent_by_program
 from toolfold.interfaces.pydantic_ai.render import to_model
 from toolfold.models import Call, ToolSpec
 from toolfold.runtime import Runtime
-from toolfold.tools.policy import Policy
 from toolfold.tools.tool import Decision
 
 # The router checks arguments against the tool's schema, and says what is wrong in its own words.
@@ -51,10 +50,7 @@ class ConfigToolset(AbstractToolset[AgentDepsT]):
     def __init__(self, config: str | os.PathLike[str] | Config | None = None, *, id: str | None = None) -> None:
         self._config = resolve_config(config)
         self._id = id
-        # Any: the policy among them has its type below.
-        options: dict[str, Any] = runtime_options(self._config)
-        self._options = {**options, "engine": ScriptedEngine(), "engine_options": None, "approve": _approve}
-        self._policy: Policy = options["policy"]
+        self._policy = runtime_settings(self._config).policy
         self._states: dict[asyncio.AbstractEventLoop, _LoopState] = {}
 
     @property
@@ -66,7 +62,9 @@ class ConfigToolset(AbstractToolset[AgentDepsT]):
         state = self._states.setdefault(asyncio.get_running_loop(), _LoopState())
         async with state.lock:
             if state.runtime is None:
-                state.manager = from_config(self._config, **self._options)
+                state.manager = from_config(
+                    self._config, engine=ScriptedEngine(), engine_options=None, approve=_approve
+                )
                 state.runtime = await state.manager.__aenter__()
             state.users += 1
         return self

@@ -27,7 +27,7 @@ from toolfold.ledger.base import Ledger
 from toolfold.ledger.memory import MemoryLedger
 from toolfold.ledger.open import open_ledger
 from toolfold.models import NOTHING_RAN, File, Limits, Outcome, ToolSpec
-from toolfold.runtime import Runtime
+from toolfold.runtime import Runtime, RuntimeSettings
 from toolfold.tools.catalog import Catalog
 from toolfold.tools.learning import Learning, Lessons, ToolLessons
 from toolfold.tools.router import Wrapper, from_record
@@ -221,8 +221,7 @@ class RuntimePool:
 
     def _build_runtime(self, state: _LoopState, specs: Iterable[ToolSpec], step: Wrapper) -> Runtime:
         assert state.engine is not None
-        return Runtime(
-            [Tool(spec=spec, call=_return_reply, prepare=_keep_arguments) for spec in specs],
+        settings = RuntimeSettings(
             engine=_SharedEngine(state.engine),
             limits=self._limits,
             ledger=state.ledger,
@@ -233,6 +232,8 @@ class RuntimePool:
             telemetry=False,  # Pydantic AI traces each call already
             may_ask=True,  # not `Policy(ask=...)`: a handler of the agent may answer on the way, and then the tool runs
         )
+        tools = [Tool(spec=spec, call=_return_reply, prepare=_keep_arguments) for spec in specs]
+        return Runtime(tools, settings=settings)
 
 
 @dataclass

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
@@ -24,8 +24,10 @@ from toolfold.models import CallRecord, Limits, Outcome, ProgramOptions
 if TYPE_CHECKING:
     from toolfold.config import Config
     from toolfold.engines.single import SingleUseServer
+    from toolfold.interfaces.cli.setup import EngineChoice
     from toolfold.ledger.base import Ledger
     from toolfold.runtime import Runtime
+    from toolfold.tools.tool import Approve
 
 
 def run_program(options: RunOptions, open_runtime: Callable[..., Runtime] | None = None) -> int:
@@ -54,7 +56,7 @@ def run_program(options: RunOptions, open_runtime: Callable[..., Runtime] | None
                 runtime_factory(setup.config, text, open_runtime or Runtime),
                 tools=tools,
                 **setup.engine,
-                **approvals(setup.config, options, ledger),
+                approve=approver(setup.config, options, ledger),
                 limits=limits,
                 ledger=ledger,
                 interface="cli",
@@ -70,8 +72,7 @@ class _RunSetup(NamedTuple):
     """Setup of a run, from the options and the config."""
 
     config: Config | None
-    engine: dict[str, Any]
-    """Arguments of the runtime; each has its own type."""
+    engine: EngineChoice
     limits: Limits
     text: str
     program_options: ProgramOptions
@@ -118,8 +119,7 @@ def _early_sandbox(setup: _RunSetup, *, is_enabled: bool) -> Iterator[None]:
         sandbox.give_up()
 
 
-# Any: each argument of the runtime has its own type.
-def _launch_early(engine_arguments: dict[str, Any], text: str, limits: Limits) -> SingleUseServer | None:
+def _launch_early(engine_arguments: EngineChoice, text: str, limits: Limits) -> SingleUseServer | None:
     """The sandbox, built while the rest is loaded, where it is the process engine without the host's libraries."""
     options = engine_arguments["engine_options"]
     if engine_arguments["engine"] != "process" or sys.platform != "linux":
@@ -168,20 +168,19 @@ async def _run_once(
         await ledger.close()
 
 
-# Any: an option of the runtime.
-def approvals(config: Config | None, options: RunOptions, ledger: Ledger) -> dict[str, Any]:
-    """Arguments of `Runtime`: who is asked, where the config has tools to ask for, and not the console alone."""
+def approver(config: Config | None, options: RunOptions, ledger: Ledger) -> Approve | None:
+    """Who is asked, where the config has tools to ask for, and not the console alone."""
     asks = config is not None and (config.tools.ask or config.tools.ask_destructive)
     if config is None or not asks or (config.approvals == "console" and not options.yes):
-        return {}
+        return None
     # Imported here: few programs ask.
-    from toolfold.config.build import approvals_of  # noqa: PLC0415
+    from toolfold.config.build import approval_of  # noqa: PLC0415
     from toolfold.interfaces.cli.approval import approve_at_terminal, terminal_handle  # noqa: PLC0415
 
     if config.approvals == "both" and not options.yes and terminal_handle() is None:
-        return {}  # the console is asked
+        return None  # the console is asked
     approve = approve_at_terminal(is_yes=options.yes)
-    return {"approve": approve, **({} if options.yes else approvals_of(config, ledger, approve))}
+    return approve if options.yes else approval_of(config, ledger, approve) or approve
 
 
 def show_call(*, always: bool = False) -> Callable[[CallRecord], None] | None:

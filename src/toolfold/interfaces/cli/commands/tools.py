@@ -162,12 +162,12 @@ def _find_config(sources: list[str] | None, apis: list[str] | None, config: Path
 def _config_specs(config: "Config", loaded: "list[Tool]") -> tuple[ToolSpec, ...]:
     """What programs may call under this config, its servers' tools too."""
     # Imported here for the same reason.
-    from toolfold.config.build import runtime_options  # noqa: PLC0415
+    from toolfold.config.build import runtime_settings  # noqa: PLC0415
     from toolfold.interfaces.cli.setup import local_tools  # noqa: PLC0415
     from toolfold.interfaces.library import permitted_tools  # noqa: PLC0415
 
     local = [*loaded, *local_tools(config)]
-    return asyncio.run(permitted_tools(config, local, runtime_options(config)["policy"]))
+    return asyncio.run(permitted_tools(config, local, runtime_settings(config).policy))
 
 
 def _print(descriptions: list[dict[str, Json]], *, as_json: bool) -> None:

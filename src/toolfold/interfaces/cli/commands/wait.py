@@ -17,7 +17,7 @@ from toolfold.errors import UsageError
 from toolfold.execution.history import end_recorded
 from toolfold.interfaces.cli.approval import Terminal, say, terminal_handle
 from toolfold.interfaces.cli.commands import detached
-from toolfold.interfaces.cli.commands.run import approvals, finish, show_call, stdout_to_stderr
+from toolfold.interfaces.cli.commands.run import approver, finish, show_call, stdout_to_stderr
 from toolfold.interfaces.cli.inputs import RunOptions, limits_for, read_program
 from toolfold.interfaces.cli.load_tools import load_tools
 from toolfold.interfaces.cli.output import format_arguments, prepare_folder, printable_name, shorten
@@ -246,7 +246,7 @@ def rerun(
         runtime = runtime_factory(config, text, Runtime)(
             tools=load_tools(options.tools),
             **choose_engine(config, engine=options.engine, isolation=options.isolation, warm=1),
-            **approvals(config, options, ledger),
+            approve=approver(config, options, ledger),
             limits=limits,
             ledger=ledger,
             interface="cli",
