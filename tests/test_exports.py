@@ -14,25 +14,9 @@ from typing import Any
 import pytest
 
 import toolfold
+from design.api import PACKAGES as PUBLIC
 from tests.test_docs import EXAMPLES, ROOT
 
-PUBLIC = (
-    "toolfold",
-    "toolfold.batches",
-    "toolfold.config",
-    "toolfold.engines",
-    "toolfold.errors",
-    "toolfold.events",
-    "toolfold.frameworks",
-    "toolfold.gem",
-    "toolfold.ledger",
-    "toolfold.mcp",
-    "toolfold.orchestrator",
-    "toolfold.pydantic_ai",
-    "toolfold.rollouts",
-    "toolfold.testing",
-    "toolfold.tools",
-)
 MOST_NAMES = 40
 
 

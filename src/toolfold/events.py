@@ -142,7 +142,9 @@ RuntimeEvent: TypeAlias = (
     ProgramRejected | ProgramBegan | ProgramPrinted | ToolCalled | ToolRetried | ToolReplied | ApprovalAsked
     | ApprovalDecided | ProgramPaused | ProgramResumed | ProgramEnded | DirectCall
 )  # fmt: skip
+"""Any of the events."""
 Listener: TypeAlias = Callable[[RuntimeEvent], None]
+"""Is called with each event, in the event loop."""
 Tell: TypeAlias = Callable[[RuntimeEvent], None]
 """Hands an event to all who listen."""
 

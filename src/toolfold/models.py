@@ -19,6 +19,7 @@ Value: TypeAlias = Any
 """What crosses the wall: JSON values, `bytes` and `Media`, nested at will."""
 
 AllowedCallers = Literal["direct", "code", "both"]
+"""Who may call a tool: a model directly, its programs, or either."""
 Isolation = Literal["namespace", "landlock", "none", "monty", "scripted"]
 Status = Literal["finished", "failed", "rejected", "timeout", "cancelled", "limit"]
 NOTHING_RAN: Final[tuple[Status, ...]] = ("rejected",)
@@ -228,7 +229,9 @@ class Limits:
     """What one program may use. Every field has a limit; there is no value for "none"."""
 
     wall_seconds: float = 120.0
+    """From its start to its end, calls of tools included; it stands still while the execution is paused."""
     cpu_seconds: int = 120
+    """Of processor time, all threads together."""
     memory_bytes: int = 512 * MIB
     """Above what the interpreter and its preloaded libraries use."""
     output_bytes: int = 64 * 1024
@@ -238,14 +241,23 @@ class Limits:
     sent_bytes: int = 128 * MIB
     """Of all calls, output and the value together; each part of a value also counts as what it takes in memory."""
     reply_bytes: int = 10 * MIB
+    """Of the reply to one call."""
     calls: int = 1000
+    """Of tools, all together."""
     calls_in_flight: int = 100
+    """That wait for their replies at the same time; further ones wait for their turn."""
     data_bytes: int = 64 * MIB
+    """Of the files in the data folder, together."""
     data_files: int = 4096
+    """How many files the data folder may have, and how many `/tmp`."""
     temp_bytes: int = 32 * MIB
+    """Of the files in `/tmp`, together; they are gone with the program."""
     open_files: int = 256
+    """At the same time."""
     threads: int = 64
+    """At the same time."""
     program_bytes: int = 1 * MIB
+    """Of the program's text; a longer one is rejected."""
 
 
 class ProgramOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -352,22 +364,31 @@ class CallRecord(msgspec.Struct, frozen=True, kw_only=True):
     """What became of one call, for the outcome and the ledger."""
 
     id: int
+    """As in `Call`."""
     name: str
+    """Of the tool, as its source spells it."""
     arguments: Mapping[str, Value]
+    """As the program gave them."""
     started_seconds: float = 0.0
     """Since the start of the execution."""
     seconds: float = 0.0
+    """How long the program waited for the reply."""
     error: str | None = None
+    """The text of the `ToolError` that the program got; `None` for a success."""
     bytes_in: int = 0
     """Size of the arguments, as JSON."""
     bytes_out: int = 0
     """Size of the reply, as JSON."""
     attempts: int = 1
+    """How often the tool was called; 0 where an earlier reply or the breaker answered instead."""
     cached: bool = False
+    """The reply is an earlier one: same arguments within `cache_seconds`, or the same idempotency key."""
     breaker: str = ""
+    """`opened` or `closed` by this call; `open`: not called because of it."""
     from_record: bool = False
+    """The reply is from the ledger's record of an earlier execution."""
     used_arguments: Mapping[str, Value] | None = None
-    """These five as in `ReplyMeta`."""
+    """What the tool was called with, where an approval changed it."""
     line: int = 0
     """As in `Call`."""
     traceback: str = ""
@@ -388,22 +409,37 @@ class Outcome(OutcomeViews):
     """How an execution ended."""
 
     execution_id: str
+    """By which the ledger and the logs know it."""
     status: Status
+    """`finished`, or how it failed: `rejected` (nothing ran), `failed`, `timeout`, `limit` or `cancelled`."""
     value: Value = None
+    """Of the program's last expression, or what it gave to `final_answer`."""
     stdout: str = ""
+    """What it printed, up to `Limits.output_bytes`."""
     stderr: str = ""
+    """The same for its standard error, with the traceback of a program that failed."""
     stdout_cut_bytes: int = 0
+    """How much of what it printed is missing in `stdout`."""
     stderr_cut_bytes: int = 0
+    """The same for `stderr`."""
     problem: Problem | None = None
+    """Why it did not finish; `None` if it did."""
     calls: tuple[CallRecord, ...] = ()
+    """Its calls of tools, in the order in which it made them."""
     files: tuple[File, ...] = ()
+    """Those that it wrote or changed in the data folder."""
     deleted_files: tuple[str, ...] = ()
     """Names of the files that the program found in its session's data folder and removed there."""
     engine: str = ""
+    """The name of the engine that ran it; empty if nothing ran."""
     isolation: str = ""
+    """What kept the program from the host: `namespace`, `landlock`, `monty` or `none`."""
     seconds: float = 0.0
+    """From its start to its end, without the time in which it was paused."""
     context_saved: ContextSaved = field(default_factory=ContextSaved)
+    """How much of its calls and replies no model had to read."""
     hints: tuple[str, ...] = ()
+    """One line each, for the model: what was read otherwise than it was written, left out or not enforced."""
     stdout_tail: str = ""
     """The end of what was printed, where `stdout` is only its start; what is missing lies between the two."""
     shapes: tuple[str, ...] = ()

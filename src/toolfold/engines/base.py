@@ -123,6 +123,7 @@ class Died:
 
 
 Event: TypeAlias = Printed | Called | Served | Waiting | ReplayTape | Ended | Died
+"""What a run yields."""
 
 
 class Order(msgspec.Struct, frozen=True, kw_only=True):
