@@ -107,6 +107,33 @@ def test_every_example_passes_a_strict_type_check() -> None:
     assert (checked.stdout, checked.stderr) == ("", "")
 
 
+@pytest.mark.long
+@pytest.mark.timeout(600)
+def test_type_checkers_know_keywords_and_that_a_wait_without_a_timeout_has_a_result(tmp_path: Path) -> None:
+    (tmp_path / "seams.py").write_text("""\
+from typing import assert_type
+
+from toolfold import BackgroundExecution, Outcome, Paused, run_sync, tool
+
+
+async def wait(execution: BackgroundExecution) -> None:
+    assert_type(await execution.wait(), Paused | Outcome)
+    assert_type(await execution.wait(1.5), Paused | Outcome | None)
+
+
+run_sync("1", limit=None)
+tool(readonly=True)
+""")
+
+    checked = type_check(tmp_path, "--hide-error-context", "seams.py")
+
+    assert [line for line in checked.stdout.splitlines() if ": error:" in line] == [
+        'seams.py:11: error: Unexpected keyword argument "limit" for "run_sync"; did you mean "limits"?  [call-arg]',
+        'seams.py:12: error: Unexpected keyword argument "readonly" for overloaded function "tool"; did you mean '
+        '"read_only"?  [call-overload]',
+    ]
+
+
 def type_check(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     options = ["--strict", "--no-error-summary", "--config-file=", f"--cache-dir={ROOT / '.mypy_cache/strict'}"]
     command = [sys.executable, "-m", "mypy", *options, *arguments]
