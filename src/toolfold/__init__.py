@@ -18,6 +18,7 @@ from toolfold.models import (
     Outcome,
     Paused,
     Problem,
+    ProgramOptions,
     Reply,
     ToolSpec,
 )
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from toolfold.interfaces.media import value_as_json
     from toolfold.interfaces.sync import run_sync
     from toolfold.prompts.python_stubs import prompt_text
-    from toolfold.runtime import Runtime
+    from toolfold.runtime import Runtime, RuntimeSettings
     from toolfold.sessions import SessionLimits
     from toolfold.sessions.stores import FolderStore
     from toolfold.sources.functions import as_tool, tool
@@ -60,8 +61,10 @@ __all__ = [
     "PausedLimits",
     "Policy",
     "Problem",
+    "ProgramOptions",
     "Reply",
     "Runtime",
+    "RuntimeSettings",
     "SessionLimits",
     "Tool",
     "ToolError",
@@ -89,6 +92,7 @@ _LAZY: Final = {
     "FolderStore": "toolfold.sessions.stores",
     "PausedLimits": "toolfold.execution.pause",
     "Runtime": "toolfold.runtime",
+    "RuntimeSettings": "toolfold.runtime",
     "SessionLimits": "toolfold.sessions",
     "Tool": "toolfold.tools.tool",
     "as_tool": "toolfold.sources.functions",
