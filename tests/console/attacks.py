@@ -84,7 +84,7 @@ def test_a_name_that_points_here_is_turned_away(page: Page, own: Rig) -> None:
     answers = [page.goto(f"http://{REBOUND}:{own.port}{path}") for path in ("/", "/api/executions", "/static/app.js")]
 
     assert [answer.status if answer else 0 for answer in answers] == [403, 403, 403]
-    expect(page.locator("body")).to_contain_text("only this machine is served")
+    expect(page.locator("body")).to_contain_text("serves only this machine")
 
 
 @contextmanager

@@ -513,7 +513,7 @@ async def test_a_replica_that_cannot_be_reached_says_so_and_so_do_the_others(fle
 
     refused = await go_on(b.client, body["continuation_token"], result("call_001", "0"))
     own = await answer(a, body, "0")
-    told = "this one has no address where it could be reached; give each its own with --advertise, or http.advertise"
+    told = "this one has no address at which others can reach it; give each its own with --advertise, or http.advertise"
     await until(lambda: told in a.log and told in b.log)
 
     text = "the replica that holds this execution has no address; start each with --advertise"
@@ -533,7 +533,7 @@ async def test_replicas_that_keep_files_apart_are_told_of(fleet: Fleet) -> None:
 async def test_replicas_agree_on_their_key_after_redis_was_emptied(fleet: Fleet) -> None:
     (first,) = await fleet.start(1, lease="1s")
     fleet.redis.empty()
-    await until(lambda: "the key for tokens is put back" in first.log)
+    await until(lambda: "the key for tokens was restored" in first.log)
 
     (second,) = await fleet.start(1, lease="1s")
     paused = (await start(second.client, "print(await get_weather(city='a'))")).json()
