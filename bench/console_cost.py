@@ -33,8 +33,8 @@ from bench.cases import CASES, Case
 from bench.measure import PAUSE_SECONDS
 from bench.tools import TOOLS
 from toolfold.execution.execution import ExecutionRecord
-from toolfold.ledger.sqlite.changes import SqliteChanges
 from toolfold.ledger.sqlite.store import SqliteLedger
+from toolfold.ledger.sqlite.tables import SqliteChanges
 
 RUNS = {"empty": 12, "sequential": 1}
 """Programs in one sample."""

@@ -29,8 +29,8 @@ from typing import TypeVar
 
 from bench import github_questions, record
 from toolfold.models import ToolSpec
-from toolfold.tools.names import python_name
 from toolfold.tools.search import Index
+from toolfold.tools.tool import python_name
 
 CATEGORIES = (
     "simple_python", "simple_java", "simple_javascript", "multiple", "parallel", "parallel_multiple",

@@ -14,7 +14,8 @@ from pathlib import Path
 from types import ModuleType
 
 from bench.pairs import ROOT, ROUNDS, Side, interval
-from toolfold.engines.process import connection, pool, run, speed
+from toolfold.engines.process import connection, run, speed
+from toolfold.engines.process import zygote as process_zygote
 from toolfold_guest import main as toolfold_guest_main
 from toolfold_guest import stdlib_names, zygote
 from toolfold_guest.calls import channel, messages
@@ -44,7 +45,7 @@ class Trick:
 
 TRICKS = (
     Trick(
-        name="warm pool", case="empty", module=pool, without="Pool._top_up = lambda self: None",
+        name="warm pool", case="empty", module=process_zygote, without="Pool._top_up = lambda self: None",
         gains="A program finds a guest that is forked and locked, instead of waiting for one.",
     ),
     Trick(
@@ -95,7 +96,7 @@ TRICKS = (
         gains="A program that needs no rewriting is compiled without a tree.",
     ),
     Trick(
-        name="retire later", case="empty", module=pool, without="Pool.give_back = Pool._retire",
+        name="retire later", case="empty", module=process_zygote, without="Pool.give_back = Pool._retire",
         gains="The outcome waits for neither the kill nor the closing of its guest.",
     ),
     Trick(

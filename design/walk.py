@@ -48,7 +48,7 @@ class Limit:
 
 LIMITS: Final = {
     "toolfold run, whole command": Limit(files=90),
-    "Runtime.run to the recorded outcome": Limit(files=55, changes=180),
+    "Runtime.run to the recorded outcome": Limit(files=55, changes=245),
     "HTTP start": Limit(files=65),
     "MCP execute_program": Limit(files=65),
 }

@@ -5,8 +5,7 @@ import pytest
 from toolfold import Runtime, UsageError
 from toolfold.orchestrator import ProgrammaticToolExecutor, ToolCatalog, ToolDefinition, ToolParameter, call_context
 from toolfold.sources.functions import as_tool
-from toolfold.tools.steps import wrappers
-from toolfold.tools.steps.resilience import Retry
+from toolfold.tools.steps import Retry, wrappers
 from toolfold.tools.tool import CallContext, Tool
 
 

@@ -11,8 +11,7 @@ from toolfold.models import Problem
 from toolfold.program.check import Checker
 from toolfold.sources.functions import as_tool
 from toolfold.tools.catalog import Catalog
-from toolfold.tools.names import unique_names
-from toolfold.tools.tool import Tool, with_name
+from toolfold.tools.tool import Tool, unique_names, with_name
 from toolfold_guest.shared.names import RESERVED
 
 NAMES = ("open", "map", "iter", "object", "super", "Exception", "hasattr", "setattr", "sum", "filter", "print")

@@ -19,8 +19,7 @@ from typing import Any
 
 from bench.savings.task import GoldCall, Task, Turn, logged
 from toolfold.models import ToolSpec
-from toolfold.tools.names import python_name
-from toolfold.tools.tool import Tool
+from toolfold.tools.tool import Tool, python_name
 
 HOME = Path(__file__).parents[2] / "build" / "peers" / "bfcl"
 CATEGORIES = ("multi_turn_base", "multi_turn_long_context")

@@ -24,8 +24,8 @@ from toolfold.models import (
 )
 
 if TYPE_CHECKING:
-    from toolfold.execution.background import Answers, BackgroundExecution, drive, refuse_approvals
     from toolfold.execution.pause import PausedLimits
+    from toolfold.execution.registry import Answers, BackgroundExecution, drive, refuse_approvals
     from toolfold.interfaces.library import from_config
     from toolfold.interfaces.media import value_as_json
     from toolfold.interfaces.sync import run_sync
@@ -84,8 +84,8 @@ __all__ = [
 ]
 
 _LAZY: Final = {
-    "Answers": "toolfold.execution.background",
-    "BackgroundExecution": "toolfold.execution.background",
+    "Answers": "toolfold.execution.registry",
+    "BackgroundExecution": "toolfold.execution.registry",
     "CallContext": "toolfold.tools.tool",
     "Decision": "toolfold.tools.tool",
     "Policy": "toolfold.tools.policy",
@@ -96,11 +96,11 @@ _LAZY: Final = {
     "SessionLimits": "toolfold.sessions",
     "Tool": "toolfold.tools.tool",
     "as_tool": "toolfold.sources.functions",
-    "drive": "toolfold.execution.background",
+    "drive": "toolfold.execution.registry",
     "from_config": "toolfold.interfaces.library",
     "openapi_tools": "toolfold.sources.openapi.source",
     "prompt_text": "toolfold.prompts.python_stubs",
-    "refuse_approvals": "toolfold.execution.background",
+    "refuse_approvals": "toolfold.execution.registry",
     "run_sync": "toolfold.interfaces.sync",
     "shell_tool": "toolfold.sources.shell",
     "tool": "toolfold.sources.functions",

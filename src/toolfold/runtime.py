@@ -30,11 +30,10 @@ from toolfold.engines.base import (
 from toolfold.engines.registry import chosen_engine
 from toolfold.errors import EngineCrashed, Fenced, LedgerFailed, UsageError
 from toolfold.events import Listeners
-from toolfold.execution.background import BackgroundExecution
 from toolfold.execution.calls import serve_direct
 from toolfold.execution.described_files import DescribedFiles, describe_files
 from toolfold.execution.pause import PausedLimits
-from toolfold.execution.registry import ExecutionControl, LiveExecutions
+from toolfold.execution.registry import BackgroundExecution, ExecutionControl, LiveExecutions
 from toolfold.execution.request import (
     OwnedLedger,
     RunRequest,
@@ -50,7 +49,7 @@ from toolfold.ledger import base
 from toolfold.models import Call, Limits, Outcome, Paused, ProgramOptions, Reply, StartOptions
 from toolfold.sessions import SessionLimits, Sessions
 from toolfold.sources.functions import as_tool
-from toolfold.telemetry.otel import usual_listeners
+from toolfold.telemetry import usual_listeners
 from toolfold.tools.learning import create_learning
 from toolfold.tools.policy import Policy
 from toolfold.tools.steps import wrappers

@@ -1,6 +1,7 @@
 """`design/walk.md` is true: a real `toolfold run` enters its functions, in its order."""
 
 import re
+import subprocess
 import sys
 from pathlib import Path
 from types import FrameType
@@ -96,3 +97,10 @@ def test_nothing_stands_between_the_command_and_a_tool_that_the_page_does_not_na
 
 def test_the_walk_has_at_most_thirty_hops() -> None:
     assert 20 <= len(rows()) <= 30
+
+
+def test_no_walk_passes_through_more_files_than_it_may(tmp_path: Path) -> None:
+    command = [sys.executable, str(PAGE.with_name("walk.py")), "--check"]
+    checked = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+
+    assert (checked.returncode, checked.stderr) == (0, ""), checked.stdout

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from toolfold import Outcome, Paused, Reply, Runtime, ToolSpec, tool
-from toolfold.execution.background import Answers, drive, refuse_approvals
+from toolfold.execution.registry import Answers, drive, refuse_approvals
 from toolfold.tools.policy import Policy
 from toolfold.tools.tool import Decision
 

@@ -19,7 +19,7 @@ from toolfold import checking
 from toolfold.execution.pause import PausedMemory
 from toolfold.interfaces.cli import main
 from toolfold.interfaces.http import app, files, requests, setup
-from toolfold.interfaces.http.access import jwt_auth, rate_limits, throttle
+from toolfold.interfaces.http.access import auth, jwt_auth, rate_limits
 from toolfold.interfaces.http.body import Intake
 from toolfold.interfaces.server import listen
 from toolfold.interfaces.server.listen import ConnectionLimits
@@ -97,7 +97,7 @@ def _pace() -> None:
     async def at_once(self: Any, scope: Any, receive: Any, send: Any) -> None:
         await self._app(scope, receive, send)
 
-    throttle.Paced.__call__ = at_once  # type: ignore[method-assign]
+    auth.Paced.__call__ = at_once  # type: ignore[method-assign]
     rate_limits.Gate.expect_start = nothing  # type: ignore[method-assign]
 
 

@@ -30,8 +30,7 @@ from toolfold.orchestrator import (
     tool_map,
 )
 from toolfold.tools.policy import Policy
-from toolfold.tools.steps import wrappers
-from toolfold.tools.steps.resilience import Breaker, Retry
+from toolfold.tools.steps import Breaker, Retry, wrappers
 from toolfold.tools.tool import Decision
 
 SOURCE = str(Path(toolfold.__file__).parents[1])

@@ -56,14 +56,14 @@ class Clock:
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     made_up = Clock(step=5e-7, resolution=1e-9)
-    monkeypatch.setattr("toolfold.ledger.sqlite.changes.time", made_up)
+    monkeypatch.setattr("toolfold.ledger.sqlite.tables.time", made_up)
     return made_up
 
 
 @pytest.fixture
 def coarse_clock(monkeypatch: pytest.MonkeyPatch) -> None:
     """One that stands still for as long as a test takes."""
-    monkeypatch.setattr("toolfold.ledger.sqlite.changes.time", Clock(step=0.0, resolution=0.015))
+    monkeypatch.setattr("toolfold.ledger.sqlite.tables.time", Clock(step=0.0, resolution=0.015))
 
 
 @pytest.fixture

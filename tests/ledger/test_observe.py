@@ -4,7 +4,7 @@ import pytest
 
 from tests.ledger.made_up import begun, outcome
 from toolfold.models import Call, CallRecord
-from toolfold.telemetry.log import LogObserver
+from toolfold.telemetry import LogObserver
 
 
 def record(call_id: int, error: str | None = None) -> CallRecord:

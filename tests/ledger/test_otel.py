@@ -9,7 +9,7 @@ import toolfold
 from tests.ledger.made_up import begun, outcome
 from toolfold import Problem
 from toolfold.models import Call, CallRecord
-from toolfold.telemetry.otel import OtelObserver
+from toolfold.telemetry import OtelObserver
 
 sdk_metrics = pytest.importorskip("opentelemetry.sdk.metrics")
 from opentelemetry.metrics import NoOpMeterProvider  # noqa: E402
@@ -166,7 +166,7 @@ def test_an_execution_that_began_elsewhere_is_counted_and_breaks_nothing(rig: Ri
 def test_without_the_api_the_log_is_left_and_asking_for_it_is_one_clear_line() -> None:
     code = (
         "import sys; sys.modules['opentelemetry'] = None\n"
-        "from toolfold.telemetry.otel import OtelObserver, usual_listeners\n"
+        "from toolfold.telemetry import OtelObserver, usual_listeners\n"
         "print(len(usual_listeners()))\n"
         "try:\n    OtelObserver()\nexcept Exception as error:\n    print(error)\n"
     )

@@ -6,7 +6,7 @@ import pytest
 
 from toolfold.models import ToolSpec
 from toolfold.program import Checker
-from toolfold.tools.names import avoid_reserved_names
+from toolfold.tools.tool import avoid_reserved_names
 
 STRING = {"type": "string"}
 INTEGER = {"type": "integer"}

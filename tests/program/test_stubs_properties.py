@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from tests.program.schemas import INPUT_SCHEMAS, SCHEMAS, TEXTS
 from toolfold.models import ToolSpec
 from toolfold.prompts.python_stubs import Stub, module_text, prompt_text, write_tree
-from toolfold.tools.names import python_name
+from toolfold.tools.tool import python_name
 
 SPECS = st.builds(
     lambda name, description, domain, input_schema, output_schema, example: ToolSpec(

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from toolfold.errors import UsageError
 from toolfold.models import ToolSpec, Value
 from toolfold.tools import Catalog, Tool
-from toolfold.tools.names import python_name, unique_names
+from toolfold.tools.tool import python_name, unique_names
 
 
 async def nothing(arguments: Mapping[str, Value]) -> Value:

@@ -8,7 +8,7 @@ import pytest
 
 from tests.tools.support import FakeClock, Planned, made, router_of, serve
 from toolfold.errors import UsageError
-from toolfold.tools.steps.concurrency import Concurrency
+from toolfold.tools.steps import Concurrency
 
 
 class Counting:

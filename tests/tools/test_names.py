@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolfold.tools.names import python_name, unique_names
+from toolfold.tools.tool import python_name, unique_names
 from toolfold_guest.shared.names import RESERVED
 
 # From the real function of LibreChat's client. For a name without any usable sign it gives an

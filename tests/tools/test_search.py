@@ -8,10 +8,10 @@ from inline_snapshot import snapshot
 
 from toolfold.models import Call, ToolSpec
 from toolfold.tools.catalog import Catalog
-from toolfold.tools.names import python_name
 from toolfold.tools.router import Router
 from toolfold.tools.search import Index, describe, search_tool
 from toolfold.tools.search_vocabulary import query_weights, stem, words_of
+from toolfold.tools.tool import python_name
 
 
 def spec(name: str, description: str = "", properties: dict[str, Any] | None = None, **more: Any) -> ToolSpec:

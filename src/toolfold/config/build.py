@@ -26,15 +26,13 @@ from toolfold.sessions import SessionLimits
 from toolfold.sources.files import file_tools
 from toolfold.sources.shell import shell_tool
 from toolfold.tools.error_text import hide, is_secret
-from toolfold.tools.names import Globs, near_names
 from toolfold.tools.policy import Policy
-from toolfold.tools.steps import wrappers
-from toolfold.tools.steps.concurrency import Concurrency
-from toolfold.tools.tool import Tool
+from toolfold.tools.steps import Concurrency, wrappers
+from toolfold.tools.tool import Globs, Tool, near_names
 
 if TYPE_CHECKING:
     from toolfold.sources.mcp.server import Server
-    from toolfold.tools.embedding import Embedder
+    from toolfold.tools.search import Embedder
 
 
 _SESSIONS: Final = {"idle": "idle_seconds", "max_age": "max_age_seconds"}

@@ -17,13 +17,12 @@ import msgspec
 
 from toolfold.errors import ToolfoldError, UsageError
 from toolfold.events import DirectCall, ToolCalled, ToolRetried
-from toolfold.execution.approvals import Approvals
 from toolfold.execution.history import direct_call, put_on_record
+from toolfold.execution.pause import Approvals
 from toolfold.ledger.base import CallEntry, ReplyEntry
 from toolfold.models import Reply, ReplyMeta
 from toolfold.protocol.codec import decoder
-from toolfold.sources.functions import as_tool
-from toolfold.sources.modules import FunctionImporter
+from toolfold.sources.functions import FunctionImporter, as_tool
 from toolfold.tools.catalog import Catalog
 from toolfold.tools.remote import Shipment
 from toolfold.tools.router import OutsideChecks, Router

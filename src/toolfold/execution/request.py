@@ -31,9 +31,9 @@ if TYPE_CHECKING:
     from toolfold.models import CallRecord, File, Program, ProgramKeywords, ToolSpec
     from toolfold.sessions import Session, SessionLimits
     from toolfold.sessions.stores import FileStore
-    from toolfold.tools.embedding import Embedder
     from toolfold.tools.learning import Learning
     from toolfold.tools.router import Router, Wrapper
+    from toolfold.tools.search import Embedder
     from toolfold.tools.tool import Approve, CallContext
 
 

@@ -19,10 +19,10 @@ from toolfold.program.check import Checker
 from toolfold.prompts.python_stubs import asks_for_words
 from toolfold.protocol.codec import encode
 from toolfold.tools.catalog import Catalog
-from toolfold.tools.names import avoid_reserved_names
 from toolfold.tools.remote import shipment
 from toolfold.tools.router import Router
 from toolfold.tools.search import SEARCH_SPEC, Index, describe, search_tool
+from toolfold.tools.tool import avoid_reserved_names
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Collection, Iterable, Sequence

@@ -30,10 +30,9 @@ from toolfold.execution.request import RuntimeSettings, change_settings, merge_o
 from toolfold.models import Json, Outcome, Paused, ProgramOptions, StartOptions, ToolSpec, Value
 from toolfold.runtime import Runtime
 from toolfold.tools.catalog import Catalog
-from toolfold.tools.names import Globs, python_name
 from toolfold.tools.policy import Policy
 from toolfold.tools.search import SEARCH_SPEC, Index, search_tool
-from toolfold.tools.tool import CallContext, Tool
+from toolfold.tools.tool import CallContext, Globs, Tool, python_name
 
 if TYPE_CHECKING:
     from toolfold.execution.request import SettingsKeywords

@@ -19,8 +19,7 @@ from typing import Any, Final
 
 from toolfold.errors import ToolError, UsageError
 from toolfold.models import MIB, Json, ToolSpec, Value
-from toolfold.tools.names import python_name
-from toolfold.tools.tool import Tool
+from toolfold.tools.tool import Tool, python_name
 
 _FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _MOST_ENTRIES: Final = 10_000

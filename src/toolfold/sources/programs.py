@@ -17,8 +17,7 @@ from toolfold.errors import ToolError, ToolRefused, UsageError
 from toolfold.models import Json, Limits, Outcome, ToolSpec, Value
 from toolfold.program.known_names import GUEST_NAMES
 from toolfold.tools.arguments import bad_argument
-from toolfold.tools.names import python_name
-from toolfold.tools.tool import CallContext, TimedSpecOptions, Tool
+from toolfold.tools.tool import CallContext, TimedSpecOptions, Tool, python_name
 
 MAX_DEPTH: Final = 4
 """Programs within programs: each has a guest of its own while it waits for the next."""

@@ -25,8 +25,7 @@ import msgspec
 from toolfold.errors import ToolError, UsageError
 from toolfold.models import MIB, Json, ToolSpec, Value
 from toolfold.tools.arguments import bad_argument, show_value, wrong
-from toolfold.tools.names import python_name
-from toolfold.tools.tool import SpecOptions, Tool
+from toolfold.tools.tool import SpecOptions, Tool, python_name
 
 # ----------------------------------------------------------------------------------------------------
 # One command, run to its end: its output up to a cap, nothing of it left behind.

@@ -8,13 +8,9 @@ from toolfold.tools.router import Router
 from toolfold.tools.tool import Tool
 
 if TYPE_CHECKING:
-    from toolfold.tools.names import python_name
     from toolfold.tools.search import Index, describe
-    from toolfold.tools.steps import wrappers
-    from toolfold.tools.steps.cache import Cache
-    from toolfold.tools.steps.concurrency import Concurrency
-    from toolfold.tools.steps.resilience import Breaker, Retry
-    from toolfold.tools.tool import parse_allowed_callers
+    from toolfold.tools.steps import Breaker, Cache, Concurrency, Retry, wrappers
+    from toolfold.tools.tool import parse_allowed_callers, python_name
 
 __all__ = [
     "Breaker",
@@ -32,14 +28,14 @@ __all__ = [
 ]
 
 _LAZY: Final = {
-    "Breaker": "toolfold.tools.steps.resilience",
-    "Cache": "toolfold.tools.steps.cache",
-    "Concurrency": "toolfold.tools.steps.concurrency",
+    "Breaker": "toolfold.tools.steps",
+    "Cache": "toolfold.tools.steps",
+    "Concurrency": "toolfold.tools.steps",
     "Index": "toolfold.tools.search",
-    "Retry": "toolfold.tools.steps.resilience",
+    "Retry": "toolfold.tools.steps",
     "describe": "toolfold.tools.search",
     "parse_allowed_callers": "toolfold.tools.tool",
-    "python_name": "toolfold.tools.names",
+    "python_name": "toolfold.tools.tool",
     "wrappers": "toolfold.tools.steps",
 }
 

@@ -12,8 +12,7 @@ from operator import eq
 
 from toolfold.errors import UsageError
 from toolfold.models import ToolSpec
-from toolfold.tools.names import Globs, avoid_reserved_names, python_name, settle_identifiers
-from toolfold.tools.tool import Tool, with_name
+from toolfold.tools.tool import Globs, Tool, avoid_reserved_names, python_name, settle_identifiers, with_name
 
 
 class Catalog:

@@ -20,10 +20,9 @@ import msgspec
 from toolfold.errors import ToolfoldError
 from toolfold.models import Json, ToolSpec, Value
 from toolfold.tools import reply_shapes
-from toolfold.tools.embedding import Embedder, EmbeddingCache
 from toolfold.tools.reply_shapes import ReplyShape
 from toolfold.tools.router import CallRequest, Handler
-from toolfold.tools.search import Index
+from toolfold.tools.search import Embedder, EmbeddingCache, Index
 from toolfold.tools.tool import Tool
 
 MOST_TOOLS: Final = 500

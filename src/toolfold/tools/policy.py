@@ -10,9 +10,8 @@ from typing import Final
 
 from toolfold.errors import ToolRefused, UsageError
 from toolfold.models import ToolSpec, Value
-from toolfold.tools.names import Globs, least, positive
 from toolfold.tools.router import CallRequest, Handler
-from toolfold.tools.tool import Tool
+from toolfold.tools.tool import Globs, Tool, least, positive
 
 
 class Policy:

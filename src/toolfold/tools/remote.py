@@ -13,9 +13,7 @@ from toolfold.errors import UsageError
 from toolfold.models import ToolSpec
 from toolfold.tools.policy import Policy
 from toolfold.tools.router import withholding
-from toolfold.tools.steps.approval import approval, budget
-from toolfold.tools.steps.concurrency import Concurrency
-from toolfold.tools.steps.resilience import Breaker, BreakerStep, Retry, RetryStep, SystemClock
+from toolfold.tools.steps import Breaker, BreakerStep, Concurrency, Retry, RetryStep, SystemClock, approval, budget
 from toolfold.tools.tool import RetryWhen
 
 if TYPE_CHECKING:

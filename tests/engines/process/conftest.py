@@ -4,7 +4,7 @@ import pytest
 
 from toolfold.engines.process import speed
 from toolfold.engines.process.guest import Guest
-from toolfold.engines.process.pool import Pool
+from toolfold.engines.process.zygote import Pool
 from toolfold_guest.shared.wire import HEADER
 
 

@@ -20,9 +20,7 @@ from toolfold.models import Call, Limits
 from toolfold.protocol.codec import Violation, encode
 from toolfold.tools.policy import Policy
 from toolfold.tools.remote import Shipment, ShippedTool
-from toolfold.tools.steps import wrappers
-from toolfold.tools.steps.concurrency import Concurrency
-from toolfold.tools.steps.resilience import Breaker, BreakerStep, Retry, RetryStep, SystemClock
+from toolfold.tools.steps import Breaker, BreakerStep, Concurrency, Retry, RetryStep, SystemClock, wrappers
 from toolfold.tools.tool import CallContext
 
 looked_up: list[int] = []

@@ -7,7 +7,7 @@ import pytest
 
 from tests.interfaces.cli.conftest import Cli
 from toolfold import Limits
-from toolfold.engines.single import modules_of
+from toolfold.engines.registry import modules_of
 from toolfold.interfaces.cli import app, fast_start
 from toolfold.interfaces.cli.commands import run
 from toolfold.interfaces.cli.fast_start import launch_early, plain_options, take_sandbox

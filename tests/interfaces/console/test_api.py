@@ -19,8 +19,7 @@ from toolfold.interfaces.library import open_runtime
 from toolfold.ledger.sqlite.store import SqliteLedger
 from toolfold.models import File
 from toolfold.runtime import RuntimeSettings
-from toolfold.tools.steps import wrappers
-from toolfold.tools.steps.resilience import Breaker, Retry
+from toolfold.tools.steps import Breaker, Retry, wrappers
 
 
 async def test_a_run_is_listed_shown_and_its_calls_can_be_opened(console: Console, runtime: Runtime) -> None:

@@ -99,7 +99,7 @@ async def test_a_body_of_100_megabytes_is_refused(client: httpx.AsyncClient, pat
     "name", ["__import__", "print", "../../etc/passwd", "über", "日本", "a" * 256, "tools", "\u202e"]
 )
 async def test_a_strange_tool_name_is_callable_or_harmless(client: httpx.AsyncClient, name: str) -> None:
-    from toolfold.tools.names import unique_names
+    from toolfold.tools.tool import unique_names
 
     identifier = unique_names([name])[name]
     code = f"import json as j\nprint(await {identifier}(x=1), j.dumps(1))"

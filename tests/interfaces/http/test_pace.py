@@ -7,7 +7,7 @@ import httpx
 import pytest
 
 from tests.interfaces.http.conftest import KEYS, Served
-from toolfold.interfaces.http.access.throttle import FREE, LONGEST_SECONDS, RefusalThrottle
+from toolfold.interfaces.http.access.auth import FREE, LONGEST_SECONDS, RefusalThrottle
 
 PROGRAM = {"code": "print(1)"}
 NOT_JSON: dict[str, Any] = {"content": b"no", "headers": {"Content-Type": "application/json"}}

@@ -13,14 +13,12 @@ from msgspec import structs
 
 from toolfold import fork_safety
 from toolfold.engines.base import MOST_KEPT_BYTES, MOST_KEPT_GUESTS, NOT_OPEN, Capabilities, Guests
-from toolfold.engines.process.files import collect
 from toolfold.engines.process.guest import held_bytes
 from toolfold.engines.process.launch import Tier, tier_named
 from toolfold.engines.process.layout import BARE, Jail, installed_set, jail_of, library_modules, with_room
-from toolfold.engines.process.pool import Pool
-from toolfold.engines.process.run import ProcessRun
+from toolfold.engines.process.run import ProcessRun, collect
 from toolfold.engines.process.speed import Forewarning
-from toolfold.engines.process.zygote import Zygote
+from toolfold.engines.process.zygote import Pool, Zygote
 from toolfold.errors import EngineUnavailable, UsageError
 from toolfold.models import InstalledSet, LibrarySet, Limits
 from toolfold_guest.shared.names import MODULES as PLACEHOLDERS
@@ -30,7 +28,7 @@ if TYPE_CHECKING:
 
     from toolfold.engines.base import Ended, EngineSettings, Order
     from toolfold.engines.process.guest import Guest
-    from toolfold.engines.single import SingleUseServer
+    from toolfold.engines.registry import SingleUseServer
 
 
 class ProcessEngine:

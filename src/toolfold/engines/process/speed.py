@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from toolfold.engines.base import Order
     from toolfold.engines.process.guest import Guest
-    from toolfold.engines.process.pool import Pool
+    from toolfold.engines.process.zygote import Pool
     from toolfold.models import LibrarySet, Limits, ToolSpec
 
 

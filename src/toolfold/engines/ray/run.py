@@ -19,7 +19,7 @@ import msgspec
 from msgspec import structs
 
 from toolfold.engines.base import Called, Died, Ended, Printed, ReplayTape, Served, ServedCall, Waiting
-from toolfold.engines.process.files import checked_names
+from toolfold.engines.process.run import checked_names
 from toolfold.engines.ray import wire
 from toolfold.engines.ray.replay import Diverged, RunHistory
 from toolfold.errors import EngineUnavailable, UsageError

@@ -15,7 +15,7 @@ from pydantic import BaseModel, Field
 from toolfold.models import Limits, ToolSpec
 from toolfold.program.known_names import ANY_TOOL, mentioned_names
 from toolfold.tools.arguments import bound_schema
-from toolfold.tools.names import unique_names
+from toolfold.tools.tool import unique_names
 
 CALL_TOOL: Final = "call_tool"
 """`call_tool("any name", **arguments)`: for names that only the running program knows."""

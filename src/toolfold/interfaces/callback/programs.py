@@ -21,7 +21,7 @@ import msgspec
 
 from toolfold.checking import LARGE_TEXT_CHARACTERS, LargeChecks
 from toolfold.errors import ReplyUnfit, ToolfoldError, ToolRefused, UsageError
-from toolfold.execution.background import drive, refuse_approvals
+from toolfold.execution.registry import drive, refuse_approvals
 from toolfold.interfaces.callback.grants import ListedTool, grant_by_name, grant_tools, resolve_call
 from toolfold.interfaces.callback.messages import (
     ForwardedCall,

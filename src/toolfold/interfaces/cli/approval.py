@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final
 
 from toolfold.interfaces.cli.output import format_arguments, printable_name, shorten
 from toolfold.interfaces.cli.terminal import drawing_area
-from toolfold.tools.steps.approval import NOBODY_CAN_APPROVE
+from toolfold.tools.steps import NOBODY_CAN_APPROVE
 from toolfold.tools.tool import Approve, Decision
 
 if TYPE_CHECKING:

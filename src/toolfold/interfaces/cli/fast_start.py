@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from toolfold.config.find import find_config
-from toolfold.engines.single import SingleUseServer
+from toolfold.engines.registry import SingleUseServer
 from toolfold.errors import ToolfoldError
 from toolfold.interfaces.cli.inputs import RunOptions, limits_for, read_program
 

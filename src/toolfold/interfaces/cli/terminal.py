@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.live import Live
 
-    from toolfold.execution.background import BackgroundExecution
     from toolfold.execution.output import Part
+    from toolfold.execution.registry import BackgroundExecution
     from toolfold.interfaces.cli.history import Waterfall
     from toolfold.ledger.base import Ledger
     from toolfold.runtime import Runtime

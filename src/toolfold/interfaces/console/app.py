@@ -18,7 +18,7 @@ import toolfold
 from toolfold.config.build import approval_of, declared_tools, ledger_of, runtime_settings
 from toolfold.config.model import Config
 from toolfold.errors import ToolfoldError, UsageError
-from toolfold.execution.background import BackgroundExecution
+from toolfold.execution.registry import BackgroundExecution
 from toolfold.interfaces.console import json_shapes
 from toolfold.interfaces.console.access import (
     COOKIE,

@@ -21,9 +21,9 @@ import jsonschema_rs
 import msgspec
 
 from toolfold.errors import EngineCrashed, ToolError, UsageError
-from toolfold.execution.background import Answer as AnswerPause
-from toolfold.execution.background import Answers, drive, refuse_approvals
 from toolfold.execution.described_files import DescribedFiles
+from toolfold.execution.registry import Answer as AnswerPause
+from toolfold.execution.registry import Answers, drive, refuse_approvals
 from toolfold.interfaces.frameworks.program_tool import (
     ENTRY_NAME,
     Entry,
@@ -36,8 +36,8 @@ from toolfold.interfaces.frameworks.program_tool import (
 from toolfold.models import AllowedCallers, Call, File, Limits, Media, Outcome, Paused, Reply, ToolSpec, Value
 from toolfold.runtime import Runtime
 from toolfold.tools.arguments import bound_schema
-from toolfold.tools.names import unique_names
 from toolfold.tools.router import error_text
+from toolfold.tools.tool import unique_names
 from toolfold.tools.values import to_value
 
 # ----------------------------------------------------------------------------------------------------

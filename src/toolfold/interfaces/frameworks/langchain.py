@@ -20,8 +20,7 @@ from toolfold.interfaces.frameworks.program_tool import (
 )
 from toolfold.models import AllowedCallers, File, Limits, Outcome, ToolSpec
 from toolfold.runtime import Runtime
-from toolfold.tools.names import python_name
-from toolfold.tools.tool import Tool
+from toolfold.tools.tool import Tool, python_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

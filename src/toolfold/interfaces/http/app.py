@@ -19,9 +19,8 @@ import toolfold
 from toolfold.display import escape
 from toolfold.errors import ToolfoldError
 from toolfold.interfaces.http import render, requests
-from toolfold.interfaces.http.access.auth import Authenticator, Caller, headers_of, role_for
+from toolfold.interfaces.http.access.auth import Authenticator, Caller, Paced, RefusalThrottle, headers_of, role_for
 from toolfold.interfaces.http.access.rate_limits import Gate
-from toolfold.interfaces.http.access.throttle import Paced, RefusalThrottle
 from toolfold.interfaces.http.async_wait import AsyncExecutions, preferred_wait
 from toolfold.interfaces.http.body import Body, Intakes, admit, decode_object, read, require_media_type, wait_for_hangup
 from toolfold.interfaces.http.execution_state import Hangup, StartRequest

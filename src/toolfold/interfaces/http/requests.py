@@ -20,8 +20,7 @@ from toolfold.interfaces.http.render import INVALID_TOKEN, Refusal, call_name
 from toolfold.interfaces.http.settings import ALL_ROLES, Role
 from toolfold.models import ProgramOptions, Reply, ToolSpec
 from toolfold.tools.arguments import bound_schema
-from toolfold.tools.names import unique_names
-from toolfold.tools.tool import Decision
+from toolfold.tools.tool import Decision, unique_names
 
 SESSION_PATTERN: Final = r"^[A-Za-z0-9_.:-]{1,100}$"
 # Part of a session's key behind the tenant's name, so without the sign that stands between the two.

@@ -13,7 +13,7 @@ from starlette.routing import Match
 
 from toolfold.errors import ToolfoldError
 from toolfold.interfaces.http import render
-from toolfold.interfaces.http.access.throttle import note_refusal
+from toolfold.interfaces.http.access.auth import note_refusal
 from toolfold.interfaces.http.metrics import Metrics
 from toolfold.interfaces.http.render import ApiResponse, Refusal, retryable_refusal, to_http
 from toolfold.interfaces.http.requests import ForwardedResponse

@@ -26,7 +26,7 @@ from toolfold.ledger.base import Ledger
 from toolfold.ledger.open import default_path, is_shared
 from toolfold.ledger.sqlite.store import SqliteLedger
 from toolfold.sessions.stores import FolderStore
-from toolfold.tools.steps.approval import deny
+from toolfold.tools.steps import deny
 from toolfold.tools.tool import Tool
 
 if TYPE_CHECKING:

@@ -25,10 +25,9 @@ from toolfold.prompts.catalog import HEADER, dense_text, dense_within
 from toolfold.prompts.python_stubs import first_line
 from toolfold.prompts.wording import width
 from toolfold.runtime import Runtime
-from toolfold.tools.names import python_name
 from toolfold.tools.policy import Policy
 from toolfold.tools.search import Detail, Index, search_tool
-from toolfold.tools.tool import CallContext, Tool
+from toolfold.tools.tool import CallContext, Tool, python_name
 
 # ----------------------------------------------------------------------------------------------------
 # How much of a description each client shows the model. Data, with its evidence; must not know the SDK.

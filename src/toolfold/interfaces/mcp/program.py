@@ -21,8 +21,8 @@ from typing import Any, Final
 import mcp_types as types
 
 from toolfold.errors import ToolRefused, UsageError
-from toolfold.execution.background import Answers, drive, refuse_approvals
 from toolfold.execution.output import Output
+from toolfold.execution.registry import Answers, drive, refuse_approvals
 from toolfold.interfaces.mcp.questions import CLIENT_ROUNDS, ClientQuestions, approval_form, decision_of
 from toolfold.models import Call, CallRecord, File, Limits, Outcome, Paused, ProgramOptions, ToolSpec
 from toolfold.runtime import Runtime

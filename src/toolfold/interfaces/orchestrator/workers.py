@@ -21,10 +21,9 @@ from toolfold.prompts.python_stubs import Stub, write_tree
 from toolfold.sources.agents import ask_agent
 from toolfold.sources.functions import tool_from_function
 from toolfold.tools.catalog import Catalog
-from toolfold.tools.names import python_name
 from toolfold.tools.router import CallRequest, Handler, Router, Wrapper
 from toolfold.tools.steps import wrappers
-from toolfold.tools.tool import CallContext, Tool
+from toolfold.tools.tool import CallContext, Tool, python_name
 
 # Any: a worker returns whatever can be sent, at once or when awaited.
 Worker: TypeAlias = Callable[[dict[str, Value]], Any]

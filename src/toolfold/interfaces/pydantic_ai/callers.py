@@ -18,7 +18,7 @@ from pydantic_ai.toolsets import SetMetadataToolset
 
 from toolfold.errors import UsageError
 from toolfold.models import AllowedCallers, Json, ToolSpec
-from toolfold.tools.names import python_name
+from toolfold.tools.tool import python_name
 
 MARK: Final = "allowed_callers"
 """The key in a tool's metadata."""

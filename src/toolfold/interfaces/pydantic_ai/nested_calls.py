@@ -34,7 +34,7 @@ from pydantic_ai.tool_manager import ToolManager
 
 from toolfold import errors
 from toolfold.errors import ToolArgumentsInvalid, ToolRefused
-from toolfold.execution.background import Answers
+from toolfold.execution.registry import Answers
 from toolfold.interfaces.pydantic_ai.callers import FROM_CONFIG
 from toolfold.interfaces.pydantic_ai.deferred import NOTE, NestedAnswers, WaitingCall, nested_id
 from toolfold.interfaces.pydantic_ai.render import to_program

@@ -14,7 +14,7 @@ from toolfold.errors import EngineCrashed, ToolfoldError, entry_for
 from toolfold.interfaces.prompts import Form, lessons, tools_text
 from toolfold.models import CallRecord, File, Media, Outcome, Problem, ToolSpec, Value
 from toolfold.tools.learning import ToolLessons
-from toolfold.tools.names import python_name
+from toolfold.tools.tool import python_name
 from toolfold.tools.values import is_plain
 
 _NOTHING_CALLED: Final = "The program was not run and no tool was called. Correct it and send it whole."

@@ -41,8 +41,7 @@ from toolfold.interfaces.pydantic_ai.render import DIRECTLY, IN_CODE, SEARCH, SE
 from toolfold.interfaces.pydantic_ai.runtime_pool import with_unique_names
 from toolfold.models import AllowedCallers, ToolSpec
 from toolfold.prompts.python_stubs import first_line
-from toolfold.tools.embedding import Embedder
-from toolfold.tools.search import DEFAULT_LIMIT, Index
+from toolfold.tools.search import DEFAULT_LIMIT, Embedder, Index
 
 # Any: tools may be functions of any signature, with dependencies of any type.
 SearchResult: TypeAlias = str | Tool[Any] | ToolDefinition | Callable[..., Any]

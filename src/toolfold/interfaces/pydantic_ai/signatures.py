@@ -17,7 +17,7 @@ from toolfold.prompts.python_stubs import stub_of
 from toolfold.prompts.schema_types import Types
 from toolfold.prompts.wording import docstring
 from toolfold.sources.functions import tool_from_function
-from toolfold.tools.names import python_name
+from toolfold.tools.tool import python_name
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

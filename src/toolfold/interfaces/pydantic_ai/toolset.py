@@ -31,7 +31,7 @@ from typing_extensions import TypedDict
 from toolfold.engines.base import Engine
 from toolfold.engines.registry import with_old_keywords
 from toolfold.errors import ToolfoldError
-from toolfold.execution.background import drive
+from toolfold.execution.registry import drive
 from toolfold.interfaces.prompts import Form
 from toolfold.interfaces.pydantic_ai.callers import (
     MARK,

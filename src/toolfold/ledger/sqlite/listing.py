@@ -22,7 +22,7 @@ from toolfold.tools.learning import MOST_TOOLS, Lesson, merge_lessons
 
 if TYPE_CHECKING:
     from toolfold.ledger.base import State
-    from toolfold.ledger.sqlite.changes import SqliteChanges
+    from toolfold.ledger.sqlite.tables import SqliteChanges
 
 
 # ----------------------------------------------------------------------------------------------------

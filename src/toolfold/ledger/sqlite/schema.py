@@ -16,9 +16,8 @@ from typing import Final
 from toolfold.clocks import SteadyClock, boot_id
 from toolfold.errors import UsageError
 from toolfold.ledger.encryption import SALT_BYTES, NoSeal, Seal, seal_with
-from toolfold.ledger.sqlite.changes import DECISIONS
 from toolfold.ledger.sqlite.listing import LESSONS, USES
-from toolfold.ledger.sqlite.tables import SCHEMA
+from toolfold.ledger.sqlite.tables import DECISIONS, SCHEMA
 
 _APPLICATION: Final = 0x746F666C  # "tofl"
 BUSY_SECONDS: Final = 30.0

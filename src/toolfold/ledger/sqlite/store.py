@@ -38,9 +38,8 @@ from toolfold.ledger.base import (
 )
 from toolfold.ledger.encryption import Seal, seal_for_snapshots
 from toolfold.ledger.listing import Saving, ToolUse
-from toolfold.ledger.sqlite.changes import is_cursor
 from toolfold.ledger.sqlite.schema import connect, shared_lead
-from toolfold.ledger.sqlite.tables import Tables
+from toolfold.ledger.sqlite.tables import Tables, is_cursor
 from toolfold.ledger.sqlite.write_ahead import (
     LogBuffer,
     PeerLogs,

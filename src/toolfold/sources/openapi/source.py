@@ -39,8 +39,7 @@ from toolfold.sources.web.network import host_entry, is_public_name, origin_of
 from toolfold.sources.web.responses import headers_of, read_reply
 from toolfold.tools.arguments import argument_check
 from toolfold.tools.error_text import is_secret
-from toolfold.tools.names import Globs, python_name
-from toolfold.tools.tool import Tool
+from toolfold.tools.tool import Globs, Tool, python_name
 
 _log: Final = logging.getLogger(__name__)
 _READ_ONLY: Final = frozenset({"get", "head", "options", "trace"})

@@ -32,7 +32,7 @@ from toolfold.sources.web.network import (
     system_resolve,
 )
 from toolfold.sources.web.responses import headers_of, read_reply
-from toolfold.tools.steps.concurrency import PerLoop
+from toolfold.tools.steps import PerLoop
 from toolfold.tools.tool import Tool
 
 MAX_BYTES: Final = 10 * MIB

@@ -18,7 +18,7 @@ from toolfold.errors import ToolError, UsageError
 from toolfold.models import Media, Value
 from toolfold.sources.shell import run_command
 from toolfold.tools.error_text import MASK, SHORTEST, forms_of, hide, mask_secrets
-from toolfold.tools.steps.concurrency import PerLoop
+from toolfold.tools.steps import PerLoop
 
 # ----------------------------------------------------------------------------------------------------
 # What goes to a server and what comes back, as plain data.

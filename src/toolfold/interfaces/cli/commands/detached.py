@@ -36,7 +36,7 @@ from toolfold.runtime import Runtime
 
 if TYPE_CHECKING:
     from toolfold.config import Config
-    from toolfold.execution.background import BackgroundExecution
+    from toolfold.execution.registry import BackgroundExecution
     from toolfold.ledger.base import Entry, Ledger
 
 THE_PROGRAM: Final = 0

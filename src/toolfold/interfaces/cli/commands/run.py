@@ -23,7 +23,7 @@ from toolfold.models import CallRecord, Limits, Outcome, ProgramOptions
 
 if TYPE_CHECKING:
     from toolfold.config import Config
-    from toolfold.engines.single import SingleUseServer
+    from toolfold.engines.registry import SingleUseServer
     from toolfold.interfaces.cli.setup import EngineChoice
     from toolfold.ledger.base import Ledger
     from toolfold.runtime import Runtime

@@ -19,7 +19,7 @@ from toolfold.models import Json, Outcome, ToolSpec
 if TYPE_CHECKING:
     from toolfold.config import Config
     from toolfold.ledger.base import Ledger
-    from toolfold.tools.embedding import Embedder
+    from toolfold.tools.search import Embedder
     from toolfold.tools.tool import Tool
 
 tools_app = typer.Typer(help="List or search tools, and write stubs for them.", rich_markup_mode=None)

@@ -1,1 +1,0 @@
-"""Telemetry: the standard log and OpenTelemetry."""
