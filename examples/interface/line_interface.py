@@ -4,19 +4,8 @@ import json
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from toolfold import (
-    Answers,
-    Call,
-    Decision,
-    Outcome,
-    Paused,
-    Reply,
-    Runtime,
-    ToolfoldError,
-    ToolSpec,
-    drive,
-    value_as_json,
-)
+import toolfold
+from toolfold import Answers, Call, Decision, Outcome, Paused, Reply, Runtime, ToolfoldError, ToolSpec, value_as_json
 from toolfold.tools import python_name
 
 
@@ -40,7 +29,7 @@ class LineInterface:
         tools = [ToolSpec(name=name, python_name=python_name(name)) for name in asked.get("tools", ())]
         try:
             step = await self._runtime.start(str(asked.get("program", "")), tools=tools)
-            outcome = await drive(self._runtime, step, self._answer)
+            outcome = await toolfold.drive(self._runtime, step, self._answer)
         except ToolfoldError as error:  # the host's mistakes; those of the program are in its outcome
             return _refusal(error.code, str(error))
         assert isinstance(outcome, Outcome), "`_answer` leaves no pause to somebody else"

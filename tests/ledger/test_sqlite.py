@@ -17,6 +17,7 @@ from toolfold.errors import LedgerFailed
 from toolfold.ledger.base import ExecutionFilter, ExecutionHistory, Retention
 from toolfold.ledger.encryption import NoSeal
 from toolfold.ledger.sqlite.listing import SqliteListing
+from toolfold.ledger.sqlite.schema import FORMAT
 from toolfold.ledger.sqlite.store import SqliteLedger
 from toolfold.models import ToolSpec
 
@@ -348,11 +349,11 @@ def test_a_database_of_someone_else_is_left_alone(path: Path) -> None:
 async def test_a_file_of_a_newer_toolfold_is_left_alone(path: Path) -> None:
     await SqliteLedger(path).close()
     with sqlite3.connect(path) as newer:
-        newer.execute("PRAGMA user_version = 7")
+        newer.execute(f"PRAGMA user_version = {FORMAT + 1}")
     newer.close()
 
     assert refusal(path) == (
-        f"ledger {str(path)!r} was made by a newer toolfold (format 7, this one reads 6); "
+        f"ledger {str(path)!r} was made by a newer toolfold (format {FORMAT + 1}, this one reads {FORMAT}); "
         "update toolfold, or name another file"
     )
 

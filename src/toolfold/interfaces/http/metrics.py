@@ -24,8 +24,8 @@ _HELP: Final = {
     "toolfold_http_uploaded_bytes_total": ("counter", "Bytes of uploaded files."),
     "toolfold_http_paused": ("gauge", "Executions that are paused now."),
     "toolfold_http_running": ("gauge", "Requests whose program runs now."),
-    "toolfold_http_guests": ("gauge", "Guests that run, are paused or wait for a program now."),
-    "toolfold_http_guest_memory_bytes": ("gauge", "Memory of all guests now; of what they share each has its part."),
+    "toolfold_http_guests": ("gauge", "Sandboxes that run a program, are paused or wait for one now."),
+    "toolfold_http_guest_memory_bytes": ("gauge", "Memory of all sandboxes now; shared pages are divided among them."),
 }
 _OF_NODE: Final = {
     "toolfold_http_node_guests": ("gauge", "Guests of the node, as it last said.", "guests"),
