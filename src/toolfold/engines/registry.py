@@ -6,7 +6,6 @@ import importlib.util
 import inspect
 import re
 import sys
-import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pkgutil import resolve_name
@@ -81,20 +80,6 @@ def process_options(name: str, **options: Any) -> dict[str, Any]:
     if name == "ray":
         return {key: options[key] for key in ("isolation", "warm", "host_libraries") if key in options}
     return options if name in ("auto", "process") else {}
-
-
-def with_old_keywords(
-    engine: str | Engine, options: Mapping[str, Any] | None, **keywords: Any
-) -> Mapping[str, Any] | None:
-    """The options of an engine, with those that were given as keywords of the runtime."""
-    legacy_options = {key: value for key, value in keywords.items() if value is not None}
-    if not legacy_options:
-        return options
-    names = ", ".join(legacy_options)
-    # 4: the caller of the runtime's constructor, which is wrapped.
-    warnings.warn(f"{names}: pass engine_options={legacy_options!r} instead", DeprecationWarning, stacklevel=4)
-    # Other engines have always ignored these.
-    return {**process_options(engine, **legacy_options), **(options or {})} if isinstance(engine, str) else options
 
 
 def chosen_engine(engine: str | Engine, options: Mapping[str, Any] | None, settings: EngineSettings) -> Engine:

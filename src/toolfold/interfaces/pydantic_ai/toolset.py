@@ -29,7 +29,6 @@ from pydantic_ai.tools import AgentDepsT
 from typing_extensions import TypedDict
 
 from toolfold.engines.base import Engine
-from toolfold.engines.registry import with_old_keywords
 from toolfold.errors import ToolfoldError
 from toolfold.execution.registry import drive
 from toolfold.interfaces.prompts import Form
@@ -80,7 +79,6 @@ class CodeModeToolset(WrapperToolset[AgentDepsT]):
         wrapped: Any toolset: functions, MCP, combined, filtered, prefixed, external.
         engine: `auto`, `process`, `monty`, `ray`, the name of an engine that others register, or an `Engine`.
         engine_options: Options of an engine that is given by name, as those of `Runtime`.
-        isolation: Deprecated: `engine_options={"isolation": ...}` says the same.
         limits: Of each program.
         ledger: Where programs are kept that wait for an approval: a path or server for other processes to go on;
             `None` keeps them as long as this object lives.
@@ -101,7 +99,6 @@ class CodeModeToolset(WrapperToolset[AgentDepsT]):
     """
 
     engine: str | Engine = "auto"
-    isolation: str | None = None
     limits: Limits | None = None
     ledger: str | PathLike[str] | Ledger | None = None
     max_retries: int = 3
@@ -120,9 +117,12 @@ class CodeModeToolset(WrapperToolset[AgentDepsT]):
         if self.yield_after_seconds is not None and not self.yield_after_seconds > 0:
             raise UserError(f"yield_after_seconds must be above 0, got {self.yield_after_seconds!r}")
         if self._pool is None:
-            options = with_old_keywords(self.engine, self.engine_options, isolation=self.isolation)
             self._pool = RuntimePool(
-                engine=self.engine, engine_options=options, limits=self.limits, ledger=self.ledger, learn=self.learn
+                engine=self.engine,
+                engine_options=self.engine_options,
+                limits=self.limits,
+                ledger=self.ledger,
+                learn=self.learn,
             )
 
     @property
