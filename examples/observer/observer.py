@@ -32,7 +32,7 @@ class LivePrinter:
     def _line(self, event: RuntimeEvent) -> str:
         match event:
             case ProgramBegan():
-                return f"began on {event.begun.engine}"
+                return f"began on {event.start_record.engine}"
             case ProgramPrinted():
                 return f"{event.stream}: {event.text.rstrip()}"
             case ToolCalled():

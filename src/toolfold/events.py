@@ -47,7 +47,7 @@ class ProgramBegan(msgspec.Struct, frozen=True):
     """A guest has the program. Sent again when another process continues the execution after a restart."""
 
     execution_id: str
-    begun: StartRecord
+    start_record: StartRecord
 
 
 class ProgramPrinted(msgspec.Struct, frozen=True):

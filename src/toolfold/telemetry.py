@@ -51,7 +51,7 @@ def tell_observer(observer: Observer, event: RuntimeEvent) -> None:
         case ToolReplied():
             observer.replied(event.execution_id, event.record)
         case ProgramBegan():
-            observer.began(event.begun)
+            observer.began(event.start_record)
         case ProgramEnded():
             observer.ended(event.execution_id, event.outcome)
         case _:
