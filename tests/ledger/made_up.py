@@ -2,7 +2,7 @@
 
 import asyncio
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import closing
 from dataclasses import fields
 from inspect import signature
@@ -15,6 +15,8 @@ from toolfold.ledger.base import (
     CallEntry,
     DecisionEntry,
     Entry,
+    ExecutionFilter,
+    ExecutionHistory,
     HandoverEntry,
     Moment,
     MomentKind,
@@ -23,6 +25,7 @@ from toolfold.ledger.base import (
     StartRecord,
     TapeEntry,
 )
+from toolfold.ledger.redis.store import RedisLedger
 from toolfold.ledger.sqlite.store import SqliteLedger
 from toolfold.models import (
     OWN_SETS,
@@ -262,3 +265,41 @@ outcomes = whole(
     stdout_tail=texts,
     shapes=tuples(texts),
 )
+
+
+_PRICE = given(1, 7.5, symbol="ACME")
+SAMPLE_CONTENTS: Mapping[str, Any] = {
+    "ended": ExecutionHistory(
+        start_record=begun(
+            "c" * 16, interface="cli", session="s", tenant="t", files=(File(name="in.txt", data=b"1"),),
+            brought=("in.txt",), seed=7,
+        ),
+        entries=(made(1, symbol="ACME"), _PRICE),
+        state="ended",
+        epoch=0,
+        outcome=outcome(
+            "c" * 16, value=7.5, stdout="7.5\n", calls=(_PRICE.record,), seconds=0.5,
+            context_saved=ContextSaved(bytes=7),
+        ),
+    ),
+    "running": ExecutionHistory(
+        start_record=begun("d" * 16, began_at=1002.0, interface="http"),
+        entries=(made(1, symbol="ACME"),),
+        state="running",
+        epoch=0,
+    ),
+    "interfaces": {"a": "mcp", "b": "mcp", "c": "cli", "d": "http", "e": ""},
+    "over_mcp": ["b", "a"],
+    "savings": [(0.0, "", 1, 0, 0), (0.0, "cli", 1, 7, 0), (0.0, "mcp", 1, 0, 52)],
+}  # fmt: skip
+"""Contents of the samples in `formats`, which commit f546cd8 wrote with either store."""
+
+
+async def sample_contents(ledger: SqliteLedger | RedisLedger) -> dict[str, Any]:
+    return {
+        "ended": await ledger.load("c" * 16),
+        "running": await ledger.load("d" * 16),
+        "interfaces": {row.execution_id[0]: row.interface for row in await ledger.search(ExecutionFilter())},
+        "over_mcp": [row.execution_id[0] for row in await ledger.search(ExecutionFilter(interface="mcp"))],
+        "savings": list(await ledger.savings(0.0, 1e12)),
+    }

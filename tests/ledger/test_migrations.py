@@ -15,12 +15,11 @@ from typing import Any
 
 import pytest
 
-from tests.ledger.made_up import begun, given, made, outcome
+from tests.ledger.made_up import SAMPLE_CONTENTS, given, sample_contents
 from toolfold import Reply, Runtime, UsageError, tool
-from toolfold.ledger.base import ExecutionFilter, ExecutionHistory, Retention
+from toolfold.ledger.base import Retention
 from toolfold.ledger.sqlite.schema import FORMAT
 from toolfold.ledger.sqlite.store import SqliteLedger
-from toolfold.models import ContextSaved, File
 
 FORMATS = Path(__file__).parent / "formats"
 KEYS = {"format5": None, "format5-sealed": "correct horse battery staple"}
@@ -88,34 +87,10 @@ async def test_a_file_of_the_format_before_is_migrated_with_every_value(name: st
     path = unpacked(name)
     ledger = SqliteLedger(path, key=KEYS[name], keep=FOREVER)
 
-    ended, killed = await ledger.load("c" * 16), await ledger.load("d" * 16)
-    interfaces = {one.execution_id[0]: one.interface for one in await ledger.search(ExecutionFilter())}
-    over_mcp = [one.execution_id[0] for one in await ledger.search(ExecutionFilter(interface="mcp"))]
-    savings = await ledger.savings(0.0, 1e12)
+    contents = await sample_contents(ledger)
     await ledger.close()
 
-    assert ended == ExecutionHistory(
-        start_record=begun(
-            "c" * 16, interface="cli", session="s", tenant="t", files=(File(name="in.txt", data=b"1"),),
-            brought=("in.txt",), seed=7,
-        ),
-        entries=(made(1, symbol="ACME"), PRICE),
-        state="ended",
-        epoch=0,
-        outcome=outcome(
-            "c" * 16, value=7.5, stdout="7.5\n", calls=(PRICE.record,), seconds=0.5,
-            context_saved=ContextSaved(bytes=7),
-        ),
-    )  # fmt: skip
-    assert killed == ExecutionHistory(
-        start_record=begun("d" * 16, began_at=1002.0, interface="http"),
-        entries=(made(1, symbol="ACME"),),
-        state="running",
-        epoch=0,
-    )
-    assert interfaces == {"a": "mcp", "b": "mcp", "c": "cli", "d": "http", "e": ""}
-    assert over_mcp == ["b", "a"]
-    assert savings == [(0.0, "", 1, 0, 0), (0.0, "cli", 1, 7, 0), (0.0, "mcp", 1, 0, 52)]
+    assert contents == SAMPLE_CONTENTS
 
 
 @pytest.mark.parametrize("name", list(KEYS))

@@ -15,12 +15,12 @@ import msgspec
 import pytest
 import redis
 
-from tests.ledger.made_up import begun, given, made, outcome
+from tests.ledger.made_up import SAMPLE_CONTENTS, begun, given, outcome, sample_contents
 from tests.ledger.redis_server import RedisServer, given_redis_server, given_shared_server  # noqa: F401
 from toolfold import Reply, Runtime, UsageError, tool
-from toolfold.ledger.base import ExecutionFilter, ExecutionHistory, Retention
+from toolfold.ledger.base import ExecutionFilter, Retention
 from toolfold.ledger.redis.store import RedisLedger
-from toolfold.models import CallRecord, ContextSaved, File, Program
+from toolfold.models import CallRecord, ContextSaved, Program
 
 pytestmark = pytest.mark.long
 
@@ -231,10 +231,7 @@ async def test_a_ledger_of_format_1_is_migrated_with_every_value(
 
         ledger = opened(key=KEYS[name])
         after = stored_values(client)
-    ended, running = await ledger.load("c" * 16), await ledger.load("d" * 16)
-    interfaces = {one.execution_id[0]: one.interface for one in await ledger.search(ExecutionFilter())}
-    over_mcp = await ledger.search(ExecutionFilter(interface="mcp"))
-    savings = await ledger.savings(0.0, 1e12)
+    contents = await sample_contents(ledger)
 
     expected = {key.replace(":by:door:", ":by:interface:"): value for key, value in before.items()}
     for key, value in expected.items():
@@ -246,28 +243,7 @@ async def test_a_ledger_of_format_1_is_migrated_with_every_value(
     }
     expected[f"{AT}facts"] = {**before[f"{AT}facts"], b"format": b"2"}
     assert after == expected
-    assert ended == ExecutionHistory(
-        start_record=begun(
-            "c" * 16, interface="cli", session="s", tenant="t", files=(File(name="in.txt", data=b"1"),),
-            brought=("in.txt",), seed=7,
-        ),
-        entries=(made(1, symbol="ACME"), PRICE),
-        state="ended",
-        epoch=0,
-        outcome=outcome(
-            "c" * 16, value=7.5, stdout="7.5\n", calls=(PRICE.record,), seconds=0.5,
-            context_saved=ContextSaved(bytes=7),
-        ),
-    )  # fmt: skip
-    assert running == ExecutionHistory(
-        start_record=begun("d" * 16, began_at=1002.0, interface="http"),
-        entries=(made(1, symbol="ACME"),),
-        state="running",
-        epoch=0,
-    )
-    assert interfaces == {"a": "mcp", "b": "mcp", "c": "cli", "d": "http", "e": ""}
-    assert [one.execution_id[0] for one in over_mcp] == ["b", "a"]
-    assert list(savings) == [(0.0, "", 1, 0, 0), (0.0, "cli", 1, 7, 0), (0.0, "mcp", 1, 0, 52)]
+    assert contents == SAMPLE_CONTENTS
 
 
 @pytest.mark.parametrize("name", list(KEYS))
