@@ -12,7 +12,7 @@ from typing import Any
 import httpx
 import pytest
 
-from toolfold.interfaces.server.listen import ConnectionLimits, HttpConnection, HttpServer, listen
+from toolfold.interfaces.server.listen import ConnectionLimits, HttpConnection, HttpServer, listen, rest
 
 Address = tuple[str, int]
 Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
@@ -132,6 +132,23 @@ async def test_one_that_has_just_come_stays_where_one_between_two_requests_can_m
             new[1].write(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n")
 
             assert (answer, cut, (await new[0].readuntil(b"done"))[-4:]) == ("done", True, b"done")
+
+
+async def test_a_request_that_rests_makes_room_before_one_that_has_just_come() -> None:
+    async def resting_app(scope: Any, receive: Any, send: Any) -> None:
+        if scope["path"] == "/rest":
+            await rest(60)
+        await app(scope, receive, send)
+
+    async with served(resting_app, connections=2) as (address, server), connected(address, count=2) as [resting, new]:
+        resting[1].write(b"GET /rest HTTP/1.1\r\nHost: a\r\n\r\n")
+        while len(server.server_state.tasks) < 1:
+            await asyncio.sleep(0.01)
+        answer = await get(address)
+        cut = await is_cut(resting)
+        new[1].write(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+
+        assert (answer, cut, (await new[0].readuntil(b"done"))[-4:]) == ("done", True, b"done")
 
 
 async def test_where_all_are_busy_the_next_waits_for_one_to_end(caplog: pytest.LogCaptureFixture) -> None:

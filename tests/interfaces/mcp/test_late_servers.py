@@ -102,6 +102,19 @@ async def test_a_program_can_call_a_tool_from_the_moment_that_its_server_lists_i
     assert texts(result) == ["[Script executed successfully]\nsent\n"]
 
 
+async def test_a_client_is_told_of_new_tools_also_where_a_program_was_first(open_client) -> None:
+    bridge = late()
+    async with open_client(bridge=bridge) as client:
+        await run(client, "1")
+        async with client.listen(tools_list_changed=True) as events:
+            bridge.arrive("late", bridged("late", "send_invoice"))
+            result = await run(client, "[found] = search_tools('invoice')\nprint(found['name'])")
+            event = await anext(events)
+
+    assert texts(result) == ["[Script executed successfully]\nmcp__late__send_invoice\n"]
+    assert type(event).__name__ == "ToolsListChanged"
+
+
 async def test_tools_of_last_time_are_in_the_first_list_which_stays_as_it_is_when_they_are_confirmed(
     open_client,
 ) -> None:
