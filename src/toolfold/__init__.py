@@ -4,10 +4,10 @@ Values and errors are imported at once; what pulls in pydantic and the engines w
 first use, so that `import toolfold` and the command line start fast.
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING
 
 from toolfold.errors import EngineCrashed, EngineError, EngineUnavailable, ToolError, ToolfoldError, UsageError
+from toolfold.lazy_exports import lazy_exports
 from toolfold.models import (
     Call,
     CallRecord,
@@ -83,37 +83,32 @@ __all__ = [
     "value_as_json",
 ]
 
-_LAZY: Final = {
-    "Answers": "toolfold.execution.registry",
-    "BackgroundExecution": "toolfold.execution.registry",
-    "CallContext": "toolfold.tools.tool",
-    "Decision": "toolfold.tools.tool",
-    "Policy": "toolfold.tools.policy",
-    "FolderStore": "toolfold.sessions.stores",
-    "PausedLimits": "toolfold.execution.pause",
-    "Runtime": "toolfold.runtime",
-    "RuntimeSettings": "toolfold.runtime",
-    "SessionLimits": "toolfold.sessions",
-    "Tool": "toolfold.tools.tool",
-    "as_tool": "toolfold.sources.functions",
-    "drive": "toolfold.execution.registry",
-    "from_config": "toolfold.interfaces.library",
-    "openapi_tools": "toolfold.sources.openapi.source",
-    "prompt_text": "toolfold.prompts.python_stubs",
-    "refuse_approvals": "toolfold.execution.registry",
-    "run_sync": "toolfold.interfaces.sync",
-    "shell_tool": "toolfold.sources.shell",
-    "tool": "toolfold.sources.functions",
-    "value_as_json": "toolfold.interfaces.media",
-}
-
-
-# Any: the type of each name is known to mypy from the imports above.
-def __getattr__(name: str) -> Any:
-    if name not in _LAZY:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = globals()[name] = getattr(import_module(_LAZY[name]), name)
-    return value
+__getattr__ = lazy_exports(
+    __name__,
+    {
+        "Answers": "toolfold.execution.registry",
+        "BackgroundExecution": "toolfold.execution.registry",
+        "CallContext": "toolfold.tools.tool",
+        "Decision": "toolfold.tools.tool",
+        "Policy": "toolfold.tools.policy",
+        "FolderStore": "toolfold.sessions.stores",
+        "PausedLimits": "toolfold.execution.pause",
+        "Runtime": "toolfold.runtime",
+        "RuntimeSettings": "toolfold.runtime",
+        "SessionLimits": "toolfold.sessions",
+        "Tool": "toolfold.tools.tool",
+        "as_tool": "toolfold.sources.functions",
+        "drive": "toolfold.execution.registry",
+        "from_config": "toolfold.interfaces.library",
+        "openapi_tools": "toolfold.sources.openapi.source",
+        "prompt_text": "toolfold.prompts.python_stubs",
+        "refuse_approvals": "toolfold.execution.registry",
+        "run_sync": "toolfold.interfaces.sync",
+        "shell_tool": "toolfold.sources.shell",
+        "tool": "toolfold.sources.functions",
+        "value_as_json": "toolfold.interfaces.media",
+    },
+)
 
 
 def __dir__() -> list[str]:

@@ -1,7 +1,8 @@
 """Ledgers: records of executions, from which they are listed, resumed and replayed."""
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING
+
+from toolfold.lazy_exports import lazy_exports
 
 if TYPE_CHECKING:
     from toolfold.ledger.base import (
@@ -27,22 +28,17 @@ __all__ = [
     "rekey_ledger",
 ]
 
-_LAZY: Final = {
-    "ExecutionFilter": "toolfold.ledger.base",
-    "ExecutionHistory": "toolfold.ledger.base",
-    "ExecutionSummary": "toolfold.ledger.base",
-    "Ledger": "toolfold.ledger.base",
-    "LedgerChange": "toolfold.ledger.base",
-    "Retention": "toolfold.ledger.base",
-    "Story": "toolfold.ledger.base",
-    "open_ledger": "toolfold.ledger.open",
-    "rekey_ledger": "toolfold.ledger.open",
-}
-
-
-# Any: the type of each name is known to mypy from the imports above. Later: stores.
-def __getattr__(name: str) -> Any:
-    if name not in _LAZY:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = globals()[name] = getattr(import_module(_LAZY[name]), name)
-    return value
+__getattr__ = lazy_exports(
+    __name__,
+    {
+        "ExecutionFilter": "toolfold.ledger.base",
+        "ExecutionHistory": "toolfold.ledger.base",
+        "ExecutionSummary": "toolfold.ledger.base",
+        "Ledger": "toolfold.ledger.base",
+        "LedgerChange": "toolfold.ledger.base",
+        "Retention": "toolfold.ledger.base",
+        "Story": "toolfold.ledger.base",
+        "open_ledger": "toolfold.ledger.open",
+        "rekey_ledger": "toolfold.ledger.open",
+    },
+)
