@@ -126,12 +126,12 @@ def _acknowledge_early() -> None:
 
 def _forget_keys() -> None:
     # Imported here: commands other than `serve` start without it.
-    from toolfold.interfaces.http.executions import IdempotentStarts
+    from toolfold.interfaces.http.executions import ApiExecutions
 
-    async def start(self: IdempotentStarts, start: Any, _: Any, __: Any) -> Any:
-        return await self._executions.start(start)
+    async def start(self: ApiExecutions, start: Any, _: Any, __: Any) -> Any:
+        return await self._start(start)
 
-    IdempotentStarts.start = start
+    ApiExecutions.start = start
 
 
 def _mark_no_end() -> None:

@@ -8,8 +8,8 @@ import pytest
 
 from tests.interfaces.http.conftest import KEYS, Served
 from tests.interfaces.http.talk import go_on, metric, result, start, until
-from toolfold.interfaces.http.execution_state import MAX_REQUESTS
 from toolfold.ledger.open import open_ledger
+from toolfold.service.executions import MAX_REQUESTS
 
 CODE = """
 await get_weather(city="a")

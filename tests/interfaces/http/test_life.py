@@ -4,7 +4,7 @@ from typing import get_args
 
 import pytest
 
-from toolfold.interfaces.http.execution_state import TRANSITIONS, Event, State, next_state
+from toolfold.service.executions import TRANSITIONS, Event, State, next_state
 
 
 def walk(state: State, *events: Event) -> State:

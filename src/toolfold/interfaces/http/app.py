@@ -23,12 +23,11 @@ from toolfold.interfaces.http.access.auth import Authenticator, Caller, Paced, R
 from toolfold.interfaces.http.access.rate_limits import Gate
 from toolfold.interfaces.http.async_wait import AsyncExecutions, preferred_wait
 from toolfold.interfaces.http.body import Body, Intakes, admit, decode_object, read, require_media_type, wait_for_hangup
-from toolfold.interfaces.http.execution_state import Hangup, StartRequest
-from toolfold.interfaces.http.executions import ApiExecutions, IdempotentStarts
+from toolfold.interfaces.http.executions import AnyResponse, ApiExecutions
 from toolfold.interfaces.http.files import FileRoutes, SessionFiles, new_session
 from toolfold.interfaces.http.metrics import Metrics
-from toolfold.interfaces.http.render import ApiResponse, Refusal
-from toolfold.interfaces.http.requests import FORWARDED_HEADERS, ForwardedRequest, ForwardedResponse, specs_of
+from toolfold.interfaces.http.render import Hangup, Refusal
+from toolfold.interfaces.http.requests import FORWARDED_HEADERS, ForwardedRequest, StartRequest, specs_of
 from toolfold.interfaces.http.requests import HEADER as FORWARDED
 from toolfold.interfaces.http.responses import Responses, bind_path_params, json_response
 from toolfold.interfaces.http.rewards import OneShotRoutes
@@ -73,7 +72,7 @@ def create_app(
     async def life(_: FastAPI) -> AsyncIterator[None]:
         async with runtime, _background(interface.preload()):
             if replicas is not None:
-                replicas.open(runtime, interface.executions.lose)
+                replicas.owner.open(runtime, interface.executions.service.lose_id)
             interface.is_ready = True
             try:
                 yield
@@ -82,7 +81,7 @@ def create_app(
                 interface.suspend()  # what still runs goes on in the next process, and is not cancelled
                 await interface.waits.close()
                 await interface.shots.close()
-                await interface.executions.close()
+                await interface.executions.service.close()
                 if replicas is not None:
                     await replicas.close()
 
@@ -99,7 +98,7 @@ def create_app(
     app.state.runtime = runtime
     app.state.auth = interface.auth
     app.state.gate = interface.gate
-    app.state.drain = interface.executions.drain
+    app.state.drain = interface.executions.service.drain
     app.state.suspend = interface.suspend
     app.state.replicas = replicas
     interface.add_routes(app)
@@ -147,9 +146,8 @@ class _HttpInterface:
             SessionFiles(runtime.sessions), gate=self.gate, metrics=self._metrics, tenant=self._tenant
         )
         self.executions = ApiExecutions(
-            runtime, settings, limits=limits, gate=self.gate, metrics=self._metrics, clock=clock, peers=replicas
+            runtime, settings, limits=limits, gate=self.gate, metrics=self._metrics, clock=clock, replicas=replicas
         )  # fmt: skip
-        self._idempotent_starts = IdempotentStarts(self.executions, settings)
         self.shots = OneShotRoutes(runtime, settings, limits=limits, gate=self.gate, metrics=self._metrics, reader=self)
         self.waits = AsyncExecutions(
             runtime, ledger, self.executions, self.responses, most_seconds=settings.max_timeout_seconds,
@@ -188,7 +186,7 @@ class _HttpInterface:
 
     def suspend(self) -> None:
         """Stop what runs, because the server does not wait any longer."""
-        self.executions.suspend()
+        self.executions.service.suspend()
         self.shots.suspend()
 
     def add_guards(self, app: FastAPI) -> None:
@@ -212,7 +210,7 @@ class _HttpInterface:
             execution_id = self.executions.id_of(body.continuation_token, received.tenant)
             work = self.executions.continue_execution(
                 body.continuation_token, body.tool_results or [], decisions=body.decisions or [],
-                tenant=received.tenant, session=body.session_id, body_bytes=len(received.body), request=received,
+                tenant=received.tenant, session=body.session_id, request=received,
             )  # fmt: skip
             wait = preferred_wait(request)
             if wait is None:
@@ -251,26 +249,22 @@ class _HttpInterface:
         )
         return self.responses.respond(request, await self._start(request, start, received))
 
-    async def _start(
-        self, request: Request, start: StartRequest, received: ForwardedRequest
-    ) -> ApiResponse | ForwardedResponse:
+    async def _start(self, request: Request, start: StartRequest, received: ForwardedRequest) -> AnyResponse:
         # As its prompt tells the model: a timeout caps one run of the sandbox, not the time that tools take elsewhere.
         is_librechat = render.is_librechat(request.headers.get("user-agent", ""))
         start = replace(start, counts_pauses=not is_librechat, hangup=self.hangup(request))
         key, wait = request.headers.get("idempotency-key"), preferred_wait(request)
         if wait is None:
-            return await self._idempotent_starts.start(start, key, received)
+            return await self.executions.start(start, key, received)
         key = key or secrets.token_hex(16)
-        start = self._idempotent_starts.with_execution_id(start, key, received)
+        start = self.executions.with_execution_id(start, key, received)
         await self.executions.claim(start.execution_id)  # before it is answered: any replica is to find it from then on
         work = self._claimed(start, key, received)
         return await self.waits.run(start.execution_id, start.tenant, start.session, work, wait)
 
-    async def _claimed(
-        self, start: StartRequest, key: str, received: ForwardedRequest
-    ) -> ApiResponse | ForwardedResponse:
+    async def _claimed(self, start: StartRequest, key: str, received: ForwardedRequest) -> AnyResponse:
         try:
-            return await self._idempotent_starts.start(start, key, received)
+            return await self.executions.start(start, key, received)
         finally:
             self.executions.unclaim(start.execution_id)
 
@@ -281,7 +275,7 @@ class _HttpInterface:
         if not body.request_id and not body.continuation_token:
             raise Refusal(400, "request_id is missing; send that of the request to cancel, or its continuation_token")
         await self.executions.cancel(
-            received.tenant, request_id=body.request_id or "", token=body.continuation_token or "", request=received
+            received, tenant=received.tenant, request_id=body.request_id or "", token=body.continuation_token or ""
         )
         return json_response(202, {"status": "cancellation_requested"})
 

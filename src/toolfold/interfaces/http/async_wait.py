@@ -10,8 +10,7 @@ import asyncio
 import math
 import re
 from collections.abc import AsyncIterator, Callable, Coroutine
-from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import msgspec
 from fastapi import Request, Response
@@ -19,8 +18,8 @@ from starlette.responses import StreamingResponse
 
 from toolfold.execution.history import RecordedExecution
 from toolfold.execution.output import Part, Place, output_of
-from toolfold.interfaces.http.executions import ApiExecutions
-from toolfold.interfaces.http.files import key_of, recorded_response
+from toolfold.interfaces.http.executions import AnyResponse, ApiExecutions
+from toolfold.interfaces.http.files import recorded_response, session_of
 from toolfold.interfaces.http.render import (
     CANCELLED,
     ApiResponse,
@@ -33,6 +32,7 @@ from toolfold.interfaces.http.requests import ForwardedRequest, ForwardedRespons
 from toolfold.interfaces.http.responses import Responses, json_response
 from toolfold.ledger.base import Ledger, suspended_error
 from toolfold.runtime import Runtime
+from toolfold.service.answers import AnswerTask, AnswerTasks
 
 MOST_REMEMBERED: Final = 200
 _LOOK_SECONDS: Final = 0.2
@@ -43,20 +43,7 @@ _ID: Final = re.compile(r"[0-9a-f]{16,64}")
 _PLACE: Final = re.compile(r"(\d{1,9}),(\d{1,9})")
 
 
-@dataclass(frozen=True, slots=True)
-class _AsyncExecution:
-    tenant: str
-    session: str
-    answer: asyncio.Task[ApiResponse | ForwardedResponse | None]
-
-    @property
-    def is_paused(self) -> bool:
-        """Whether it has answered, and waits for its client."""
-        task = self.answer
-        if not task.done() or task.cancelled() or task.exception() is not None:
-            return False
-        answer = task.result()
-        return isinstance(answer, ApiResponse) and "continuation_token" in answer.body
+_Task: TypeAlias = AnswerTask[AnyResponse | None]
 
 
 def preferred_wait(request: Request) -> float | None:
@@ -86,66 +73,51 @@ class AsyncExecutions:
         self._responses = responses
         self._most_seconds = most_seconds
         self._received = received
-        self._async_executions: dict[str, _AsyncExecution] = {}
+        self._tasks: AnswerTasks[AnyResponse | None] = AnswerTasks(MOST_REMEMBERED)
         self._is_closed = False
 
     async def run(
-        self,
-        execution_id: str,
-        tenant: str,
-        session: str,
-        work: Coroutine[Any, Any, ApiResponse | ForwardedResponse],
-        wait: float,
-    ) -> ApiResponse | ForwardedResponse:
+        self, execution_id: str, tenant: str, session: str, work: Coroutine[Any, Any, AnyResponse], wait: float
+    ) -> AnyResponse:
         """Begin, and wait for the answer for a while."""
-        answer = await self._answer(execution_id, self._add(execution_id, tenant, session, work), wait)
+        answer = await self._answer(execution_id, self._tasks.begin(execution_id, tenant, session, work), wait)
         assert answer is not None, "a start has an answer"
         return answer
 
     def forget(self, execution_id: str) -> None:
-        """Its last answer is about to be out of date; an execution that is not remembered is looked for on record."""
-        if (execution := self._async_executions.get(execution_id)) is not None and execution.answer.done():
-            del self._async_executions[execution_id]
+        """Drop an answer that is about to be out of date; its execution is looked for on record then."""
+        self._tasks.forget(execution_id)
 
     async def close(self) -> None:
         """The server stops; what runs has been suspended."""
         self._is_closed = True
-        pending = [execution.answer for execution in self._async_executions.values() if not execution.answer.done()]
-        for task in pending:
-            task.cancel()
-        if pending:
-            await asyncio.wait(pending)
+        await self._tasks.close()
 
-    # routes
+    # Routes.
 
     async def get(self, request: Request, execution_id: str) -> Response:
         """The answer that the execution has by now, or 202 when the time to wait is over."""
         received = await self._received(request)
         wait = self._seconds(request.query_params.get("wait", "0"))
         for _ in range(_TRIES):
-            execution = self._find(execution_id, received.tenant)
-            if execution is None:
+            task = self._find(execution_id, received.tenant)
+            if task is None:
                 result = await self._find_elsewhere(execution_id, received)
                 if not isinstance(result, RecordedExecution):
                     return self._responses.respond(request, result)
                 work = self._executions.resume_recorded(execution_id)
-                execution = self._add(execution_id, received.tenant, _session(result), work)
-            answer = await self._answer(execution_id, execution, wait)
+                task = self._tasks.begin(execution_id, received.tenant, session_of(result), work)
+            answer = await self._answer(execution_id, task, wait)
             if answer is not None:
                 return self._responses.respond(request, answer)
             self.forget(execution_id)  # another replica was quicker: ask that
         raise handover_refusal()
 
-    async def _find_elsewhere(
-        self, execution_id: str, received: ForwardedRequest
-    ) -> ApiResponse | ForwardedResponse | RecordedExecution:
+    async def _find_elsewhere(self, execution_id: str, received: ForwardedRequest) -> AnyResponse | RecordedExecution:
         """The answer of the record, or of the replica that holds it; else what there is to go on with."""
-        recorded = await self._runtime.executions.recorded(execution_id)
-        # Another tenant's is as unknown as one that never was.
-        if recorded is not None and recorded.start_record.tenant != received.tenant:
-            raise _unknown_execution(execution_id)
+        recorded = await self._recorded(execution_id, received.tenant)
         if recorded is not None and recorded.outcome is not None:
-            return recorded_response(recorded.outcome, _session(recorded))
+            return recorded_response(recorded.outcome, session_of(recorded))
         response = await self._executions.forward(execution_id, received)  # also where it is not on record yet
         if response is None and recorded is None:
             raise _unknown_execution(execution_id)
@@ -160,69 +132,52 @@ class AsyncExecutions:
             raise Refusal(
                 400, f"Last-Event-ID is {last_event_id[:40]!r}; send the id of an event, or none", is_contract=False
             )
-        execution = self._find(execution_id, tenant)
-        recorded = await self._recorded(execution_id, tenant) if execution is None else None
-        events = self._events(execution_id, Place(int(match[1]), int(match[2])), execution, recorded)
+        task = self._find(execution_id, tenant)
+        recorded = await self._recorded(execution_id, tenant) if task is None else None
+        if task is None and recorded is None:
+            raise _unknown_execution(execution_id)
+        events = self._events(execution_id, Place(int(match[1]), int(match[2])), task, recorded)
         headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
         return StreamingResponse(events, media_type="text/event-stream", headers=headers)
 
     async def delete(self, request: Request, execution_id: str) -> Response:
         """End the program; also where it has ended."""
         received = await self._received(request)
-        execution = self._find(execution_id, received.tenant)
-        if execution is None:
+        task = self._find(execution_id, received.tenant)
+        if task is None:
             result = await self._find_elsewhere(execution_id, received)
             if isinstance(result, ForwardedResponse):
                 return self._responses.respond(request, result)
         if execution_id in self._runtime.executions.ids:
-            await self._executions.cancel(received.tenant, execution_id=execution_id)
-        elif execution is None:
-            await self._executions.cancel(received.tenant, execution_id=execution_id, request=received)
-        elif not execution.answer.done():
-            execution.answer.cancel()  # it waits for its turn, and nothing of it has run
+            await self._executions.cancel(tenant=received.tenant, execution_id=execution_id)
+        elif task is None:
+            await self._executions.cancel(received, tenant=received.tenant, execution_id=execution_id)
+        elif not task.task.done():
+            task.task.cancel()  # it waits for its turn, and nothing of it has run
         return json_response(202, {"status": "cancellation_requested"})
 
-    # what is known
+    # Executions that are known.
 
-    def _find(self, execution_id: str, tenant: str) -> _AsyncExecution | None:
-        execution = self._async_executions.get(execution_id)
-        if not _ID.fullmatch(execution_id) or (execution is not None and execution.tenant != tenant):
+    def _find(self, execution_id: str, tenant: str) -> _Task | None:
+        task = self._tasks.get(execution_id)
+        if not _ID.fullmatch(execution_id) or (task is not None and task.tenant != tenant):
             raise _unknown_execution(execution_id)
-        if execution is not None and execution.is_paused and execution_id not in self._runtime.executions.ids:
+        if task is not None and _is_pause(task.answer) and execution_id not in self._runtime.executions.ids:
             return None  # it has been ended, or is elsewhere: its record knows
-        return execution
+        return task
 
-    async def _recorded(self, execution_id: str, tenant: str) -> RecordedExecution:
+    async def _recorded(self, execution_id: str, tenant: str) -> RecordedExecution | None:
+        """Record of an execution; another tenant's is as unknown as one that never was."""
         recorded = await self._runtime.executions.recorded(execution_id)
-        # Another tenant's is as unknown as one that never was.
-        if recorded is None or recorded.start_record.tenant != tenant:
+        if recorded is not None and recorded.start_record.tenant != tenant:
             raise _unknown_execution(execution_id)
         return recorded
 
-    def _add(
-        self,
-        execution_id: str,
-        tenant: str,
-        session: str,
-        work: Coroutine[Any, Any, ApiResponse | ForwardedResponse | None],
-    ) -> _AsyncExecution:
-        task = asyncio.ensure_future(work)
-        task.add_done_callback(lambda entry: entry.cancelled() or entry.exception())  # nobody has to ask for it
-        self._async_executions.pop(execution_id, None)
-        execution = self._async_executions[execution_id] = _AsyncExecution(tenant, session, task)
-        done = [key for key, entry in self._async_executions.items() if entry.answer.done()]
-        for key in done[: max(0, len(done) - MOST_REMEMBERED)]:
-            del self._async_executions[key]
-        return execution
-
-    async def _answer(
-        self, execution_id: str, execution: _AsyncExecution, wait: float
-    ) -> ApiResponse | ForwardedResponse | None:
-        task = execution.answer
-        await asyncio.wait([task], timeout=min(wait, self._most_seconds))
-        if task.cancelled():
+    async def _answer(self, execution_id: str, entry: _Task, wait: float) -> AnyResponse | None:
+        await asyncio.wait([entry.task], timeout=min(wait, self._most_seconds))
+        if entry.task.cancelled():
             raise retryable_refusal(suspended_error(execution_id)) if self._is_closed else Refusal(400, CANCELLED)
-        return task.result() if task.done() else accepted_response(execution_id, session=execution.session)
+        return entry.task.result() if entry.task.done() else accepted_response(execution_id, session=entry.session)
 
     def _seconds(self, text: str) -> float:
         try:
@@ -234,20 +189,20 @@ class AsyncExecutions:
             raise Refusal(400, message, is_contract=False)
         return seconds
 
-    # output
+    # Output.
 
     async def _events(
-        self, execution_id: str, place: Place, execution: _AsyncExecution | None, recorded: RecordedExecution | None
+        self, execution_id: str, place: Place, entry: _Task | None, recorded: RecordedExecution | None
     ) -> AsyncIterator[bytes]:
-        while execution is not None:
+        while entry is not None:
             async for part in self._runtime.executions.output(execution_id, place):
                 place = part.place
                 yield _event(part)
-            if execution.answer.done():
+            if entry.task.done():
                 break
             # It waits for its turn, or goes on in a moment.
-            await asyncio.wait([execution.answer], timeout=_LOOK_SECONDS)
-        if execution is None and recorded is not None and recorded.outcome is None:
+            await asyncio.wait([entry.task], timeout=_LOOK_SECONDS)
+        if entry is None and recorded is not None and recorded.outcome is None:
             async for part in output_of(self._ledger, execution_id, place):
                 place = part.place
                 yield _event(part)
@@ -264,9 +219,8 @@ class AsyncExecutions:
         yield _format_event("end", status or "paused", f"{place.stdout},{place.stderr}")
 
 
-def _session(recorded: RecordedExecution) -> str:
-    start_record = recorded.start_record
-    return start_record.session.removeprefix(key_of(start_record.tenant, ""))
+def _is_pause(answer: AnyResponse | None) -> bool:
+    return isinstance(answer, ApiResponse) and "continuation_token" in answer.body
 
 
 def _unknown_execution(execution_id: str) -> Refusal:

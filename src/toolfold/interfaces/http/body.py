@@ -17,8 +17,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from toolfold.interfaces.http import requests
 from toolfold.interfaces.http.access.rate_limits import Gate
-from toolfold.interfaces.http.execution_state import Hangup
-from toolfold.interfaces.http.render import Refusal, hangup_refusal
+from toolfold.interfaces.http.render import Hangup, Refusal, hangup_refusal
 from toolfold.interfaces.http.settings import Settings
 from toolfold.interfaces.server.listen import has_whole_body
 

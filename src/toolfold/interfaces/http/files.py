@@ -18,16 +18,15 @@ from fastapi.responses import StreamingResponse
 from starlette.datastructures import UploadFile
 from starlette.formparsers import MultiPartException
 
+from toolfold.execution.history import RecordedExecution
 from toolfold.interfaces.http import render, requests
 from toolfold.interfaces.http.access.rate_limits import Gate
-from toolfold.interfaces.http.access.tokens import Token
 from toolfold.interfaces.http.body import require_media_type, validate_body
 from toolfold.interfaces.http.metrics import Metrics
-from toolfold.interfaces.http.render import EXPIRED, ApiResponse, Refusal
+from toolfold.interfaces.http.render import ApiResponse, Refusal
 from toolfold.interfaces.http.requests import FileReference
 from toolfold.interfaces.http.responses import json_response
 from toolfold.models import File, Outcome
-from toolfold.runtime import Runtime
 from toolfold.sessions import Sessions
 from toolfold.sessions.stores import SessionFile
 
@@ -154,25 +153,16 @@ def unique_name(name: str, used_names: Iterable[str]) -> str:
     return name
 
 
-# ----------------------------------------------------------------------------------------------------
-# Answers of executions that ended before this process, or without it: the record says how.
+def session_of(recorded: RecordedExecution) -> str:
+    """The session of an execution, as its client named it."""
+    start_record = recorded.start_record
+    return start_record.session.removeprefix(key_of(start_record.tenant, ""))
 
 
 def recorded_response(outcome: Outcome, session: str) -> ApiResponse:
     """The answer that the end of an execution had."""
     files = [file_reference(session, file) for file in outcome.files]
     return render.outcome_response(outcome, session=session, files=files)
-
-
-async def expired_response(runtime: Runtime, token: Token, now: float) -> ApiResponse:
-    """The answer to a continuation that comes too late, with the output of a program that was paused until then."""
-    recorded = await runtime.executions.recorded(token.execution_id)
-    outcome = recorded.outcome if recorded is not None else None
-    if recorded is not None and outcome is None and recorded.start_record.expires_at <= now:
-        await runtime.executions.end_recorded(token.execution_id, "timeout")  # nobody else will
-    if outcome is None or outcome.status != "timeout":
-        return render.stopped_response(EXPIRED, None, session="")
-    return render.stopped_response(EXPIRED, outcome, session=token.session)
 
 
 # ----------------------------------------------------------------------------------------------------

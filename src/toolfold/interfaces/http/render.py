@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from toolfold import errors
-from toolfold.errors import EngineError, Fenced, LedgerFailed, ToolfoldError, entry_for
+from toolfold.errors import Fenced, ToolfoldError, entry_for
 from toolfold.models import Call, Outcome, Paused
 
 # ----------------------------------------------------------------------------------------------------
@@ -51,13 +51,16 @@ def rate_limited(seconds: float) -> Refusal:
     return Refusal(429, "rate_limited", is_contract=False, retry_after_seconds=max(1, round(seconds + 0.5)))
 
 
+# Any: what a coroutine yields and is sent is asyncio's business.
+Hangup: TypeAlias = Callable[[], Coroutine[Any, Any, None]]
+"""Returns when the client has closed its connection."""
+
+
 def hangup_refusal() -> Refusal:
     """Nobody reads this; the status is what proxies write to their logs in this case."""
     return Refusal(499, "the client closed the connection", is_contract=False)
 
 
-HOST_FAILURES: Final = (EngineError, LedgerFailed, OSError)
-"""The program is not to blame, and the ledger knows how far it came."""
 _STOPS: Final = "the server stops"
 
 

@@ -16,7 +16,7 @@ from pydantic import AliasChoices, BaseModel, ConfigDict, Field, StringConstrain
 from toolfold.errors import UsageError
 from toolfold.execution.history import BY_CALLER, RecordedExecution
 from toolfold.interfaces.http.access.tokens import Token
-from toolfold.interfaces.http.render import INVALID_TOKEN, Refusal, call_name
+from toolfold.interfaces.http.render import INVALID_TOKEN, Hangup, Refusal, call_name
 from toolfold.interfaces.http.settings import ALL_ROLES, Role
 from toolfold.models import ProgramOptions, Reply, ToolSpec
 from toolfold.tools.arguments import bound_schema
@@ -185,6 +185,26 @@ class CancelRequest(RequestBody):
 
     request_id: str | None = None
     continuation_token: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StartRequest:
+    """A request for a new execution, checked."""
+
+    tenant: str
+    session: str
+    code: str
+    tools: Sequence[ToolSpec] = ()
+    files: Sequence[FileReference] = ()
+    timeout_seconds: float
+    options: ProgramOptions = field(default_factory=ProgramOptions)
+    request_id: str = ""
+    execution_id: str = ""
+    """Fixed where the request may be sent again; empty takes a new one."""
+    counts_pauses: bool = True
+    """The timeout is of the whole execution; otherwise of the program's own time."""
+    hangup: Hangup | None = None
+    """Not asked where the request may be sent again."""
 
 
 # ----------------------------------------------------------------------------------------------------

@@ -24,12 +24,11 @@ from toolfold.execution.batch import Item, map_programs
 from toolfold.interfaces.http import render, requests
 from toolfold.interfaces.http.access.rate_limits import Gate, while_connected
 from toolfold.interfaces.http.body import Body
-from toolfold.interfaces.http.execution_state import Hangup
 from toolfold.interfaces.http.files import SessionFiles
 from toolfold.interfaces.http.metrics import Metrics
 from toolfold.interfaces.http.render import (
     CANCELLED,
-    HOST_FAILURES,
+    Hangup,
     Refusal,
     interruption_refusal,
     retryable_refusal,
@@ -40,6 +39,7 @@ from toolfold.interfaces.http.responses import json_response
 from toolfold.interfaces.http.settings import Settings
 from toolfold.models import MIB, File, Limits, Outcome, ProgramOptions, ToolSpec
 from toolfold.runtime import Runtime
+from toolfold.service.executions import HOST_FAILURES
 
 _T = TypeVar("_T")
 _STOPS: Final = "the server stops; send what has no answer again"

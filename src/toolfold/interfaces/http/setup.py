@@ -79,7 +79,7 @@ def _app(config: Config, modules: Sequence[Tool], folder: Path, ledger: Ledger) 
         interface="http",
         # A server has no person in front of it, unless it asks its clients: then programs pause for a yes.
         approve=approval_of(config, ledger) or (None if config.http.ask_clients else deny),
-        before_files=None if replicas is None else replicas.confirm,
+        before_files=None if replicas is None else replicas.owner.confirm,
     )
     tools = [*modules, *_for_tenants(config, declared_tools(config))]
     runtime = open_runtime(config, tools, runtime_setup, tenants=_tenants(config.http))
@@ -109,19 +109,19 @@ def _for_tenants(config: Config, tools: Sequence[Tool]) -> list[Tool]:
 
 def _replicas(config: Config, settings: Settings, ledger: RedisLedger, files: str) -> Replicas:
     # Imported here: a ledger in a file does not need the packages.
-    from toolfold.interfaces.http.replicas import LEASE_SECONDS, Replicas, validate_address  # noqa: PLC0415
+    from toolfold.interfaces.http.replicas import Replicas, validate_address  # noqa: PLC0415
+    from toolfold.service.owners import LEASE_SECONDS, Agreement, LeaseOwner  # noqa: PLC0415
 
-    http = config.http
-    return Replicas(
+    http, key = config.http, settings.token_key
+    owner = LeaseOwner(
         ledger,
-        settings.token_key,
+        agreement=Agreement(ledger, key, key_kept_as="" if http.token_key else _SIGNING_KEY_NAME, files=files),
         address=validate_address(http.advertise) if http.advertise else "",
         base_path=http.base_path,
         lease_seconds=http.lease or LEASE_SECONDS,
         longest_seconds=settings.max_timeout_seconds,
-        files=files,
-        key_kept_as="" if http.token_key else _SIGNING_KEY_NAME,
     )
+    return Replicas(owner, key)
 
 
 def settings_of(config: Config, ledger: Ledger) -> Settings:
@@ -228,7 +228,7 @@ async def serve(
     if on_listening is not None:
         on_listening(listening.getsockname()[1])
     if app.state.replicas is not None:
-        app.state.replicas.listens_at(_address(host, listening.getsockname()[1]))
+        app.state.replicas.owner.listens_at(_address(host, listening.getsockname()[1]))
     # Opened here and not by uvicorn: an engine that is not available must reach the caller, who says it in one line.
     with listening, on_signal(stop):
         async with app.router.lifespan_context(app):

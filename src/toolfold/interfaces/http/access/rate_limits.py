@@ -1,17 +1,15 @@
-"""Rate limits per tenant: starts per minute, concurrent programs, pauses, bodies and sessions."""
+"""Rate limits per tenant: starts per minute, concurrent programs, pauses and bodies."""
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Final
 
-from toolfold.interfaces.http.execution_state import Hangup
-from toolfold.interfaces.http.render import hangup_refusal, rate_limited
+from toolfold.interfaces.http.render import Hangup, hangup_refusal, rate_limited
 from toolfold.interfaces.http.settings import Settings
 
 _QUICK_REQUESTS: Final = 100
@@ -210,43 +208,6 @@ class Gate:
             turns = asyncio.Semaphore(self._settings.running)
             share = self._shares[tenant] = _Share(turns, float(self._settings.starts_per_minute))
         return share
-
-
-class SessionTurns:
-    """One execution of a session at a time, from its start to its end.
-
-    Waited for before a tenant's turn is taken: an execution that waits for a paused one of its session
-    must not hold what the paused one needs to go on.
-    """
-
-    def __init__(self) -> None:
-        self._locks: dict[str, asyncio.Lock] = {}
-        self._users: Counter[str] = Counter()
-
-    async def enter(self, session: str, hangup: Hangup | None = None) -> None:
-        """Wait for the session to be free.
-
-        Raises:
-            Refusal: 499 if `hangup` said so before it was.
-        """
-        self._users[session] += 1
-        lock = self._locks.setdefault(session, asyncio.Lock())
-        try:
-            async with while_connected(hangup if lock.locked() else None):
-                await lock.acquire()
-        except BaseException:
-            self._remove_user(session)
-            raise
-
-    def leave(self, session: str) -> None:
-        """The execution is over."""
-        self._locks[session].release()
-        self._remove_user(session)
-
-    def _remove_user(self, session: str) -> None:
-        self._users[session] -= 1
-        if not self._users[session]:
-            del self._users[session], self._locks[session]
 
 
 @asynccontextmanager

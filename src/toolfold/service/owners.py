@@ -1,0 +1,322 @@
+"""Owners of executions: this process alone, or one of several that share a ledger and hold leases on it.
+
+1. The owner of an execution answers for it.
+2. If the owner is gone, its lease must expire first; then whoever has the next request takes over.
+3. An owner that has lost an execution ends its guest. Until it notices, the epoch keeps it from writing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import secrets
+import time
+from collections import Counter
+from collections.abc import Awaitable, Callable, Coroutine
+from contextlib import AbstractAsyncContextManager, nullcontext, suppress
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
+
+from toolfold.errors import LedgerFailed
+
+if TYPE_CHECKING:
+    from toolfold.ledger.redis.leases import Leases
+    from toolfold.ledger.redis.store import RedisLedger
+    from toolfold.runtime import Runtime
+
+Waiting: TypeAlias = Callable[[], AbstractAsyncContextManager[None]]
+"""Entered around each wait for others, which it may cut short by an exception."""
+LEASE_SECONDS: Final = 10.0
+_BEATS_PER_LEASE: Final = 3
+_REAP_SECONDS: Final = 30.0
+_REAPED_AT_ONCE: Final = 10
+_log: Final = logging.getLogger(__name__)
+
+
+class Owner:
+    """The only process that uses its ledger: every execution is here, or on record.
+
+    A session belongs to one execution at a time, from its start to its end.
+    """
+
+    is_shared = False
+    """Whether other processes may own executions of the same ledger."""
+
+    def __init__(self) -> None:
+        self._locks: dict[str, asyncio.Lock] = {}
+        self._users: Counter[str] = Counter()
+
+    async def claim(self, execution_id: str) -> bool:
+        """Own an execution before it begins, until `unclaim`; false if another process does already."""
+        return True
+
+    def unclaim(self, execution_id: str) -> None:
+        """End a claim: the execution has begun, or never will."""
+
+    async def release(self, execution_ids: list[str]) -> None:
+        """Let others take these over at once."""
+
+    async def enter_session(self, session: str, execution_id: str, waiting: Waiting = nullcontext) -> None:
+        """Wait until no other execution has the session."""
+        self._users[session] += 1
+        lock = self._locks.setdefault(session, asyncio.Lock())
+        try:
+            async with waiting() if lock.locked() else nullcontext():
+                await lock.acquire()
+        except BaseException:
+            self._remove_user(session)
+            raise
+
+    def leave_session(self, session: str, *, is_lost: bool) -> None:
+        """Give the session back; a lost execution keeps it for the process that continues it."""
+        self._locks[session].release()
+        self._remove_user(session)
+
+    def _remove_user(self, session: str) -> None:
+        self._users[session] -= 1
+        if not self._users[session]:
+            del self._users[session], self._locks[session]
+
+
+class LeaseOwner(Owner):
+    """One of several processes that share a Redis ledger, each with leases on the executions that it owns.
+
+    Args:
+        ledger: Shared by all owners.
+        address: Where the others reach this one, such as `http://10.0.0.5:8000`; can be set later.
+        base_path: Appended to the address.
+        lease_seconds: How long the others wait for an owner that is gone.
+        longest_seconds: The longest that an execution may take from its start to its end.
+        agreement: Checked with each beat.
+    """
+
+    is_shared = True
+
+    def __init__(
+        self, ledger: RedisLedger, *, agreement: Agreement, address: str = "", base_path: str = "",
+        lease_seconds: float = LEASE_SECONDS, longest_seconds: float = 300.0,
+    ) -> None:  # fmt: skip
+        super().__init__()
+        self.id = secrets.token_hex(8)
+        self.name = ""
+        """Id and address, as other owners see them; set with the first use of `leases`."""
+        self.lease_seconds = lease_seconds
+        self._ledger = ledger
+        self._agreement = agreement
+        self._address = address
+        self._base_path = base_path
+        self._longest_seconds = longest_seconds
+        self._cached_leases: Leases | None = None
+        self._beating: asyncio.Task[None] | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._has_ledger = True
+        """At the last beat; only a change is logged."""
+
+    @property
+    def leases(self) -> Leases:
+        """Created on first use, when the address is known."""
+        if self._cached_leases is None:
+            path = self._base_path if self._address else ""
+            self.name = f"{self.id} {self._address.rstrip('/')}{path}"
+            self._cached_leases = self._ledger.hold_as(self.name, self.lease_seconds)
+        return self._cached_leases
+
+    @property
+    def beat_seconds(self) -> float:
+        return self.lease_seconds / _BEATS_PER_LEASE
+
+    @property
+    def pause_seconds(self) -> float:
+        """Between two looks at a lease that another owner has."""
+        return min(0.25, self.lease_seconds / 10)
+
+    def listens_at(self, address: str) -> None:
+        """Set the address to advertise unless there is one; empty if others cannot reach it."""
+        self._address = self._address or address
+
+    def open(self, runtime: Runtime, lose: Callable[[str], Awaitable[None]]) -> None:
+        """Begin to renew leases; `lose` ends an execution that another owner has taken."""
+        _ = self.leases  # before anything is written
+        self._agreement.open(self.lease_seconds)
+        self._beating = asyncio.create_task(self._beat(runtime, lose), name="toolfold-owner")
+
+    async def close(self) -> None:
+        """Release everything to the others at once."""
+        if self._beating is not None:
+            self._beating.cancel()
+            await asyncio.wait([self._beating])
+        for task in tuple(self._tasks):
+            await task
+        with suppress(LedgerFailed):
+            await self.leases.release((), is_leaving=True)
+            await self._agreement.close(self.leases)
+
+    async def claim(self, execution_id: str) -> bool:
+        return await self.leases.claim(execution_id)
+
+    def unclaim(self, execution_id: str) -> None:
+        self.leases.unclaim(execution_id)
+
+    async def confirm(self, execution_id: str) -> None:
+        """Return if no other owner can have this execution now; for `Runtime(before_files=...)`."""
+        await self.leases.confirm(execution_id)
+
+    async def release(self, execution_ids: list[str]) -> None:
+        with suppress(LedgerFailed):
+            await self.leases.release(execution_ids)
+
+    async def enter_session(self, session: str, execution_id: str, waiting: Waiting = nullcontext) -> None:
+        await super().enter_session(session, execution_id, waiting)
+        try:
+            # Polled, because another process holds the turn. Only the pauses can be cut short: a turn that is being
+            # taken must not be left without an owner. It has the execution's name, and stays its own wherever it goes.
+            while not await self.leases.take_turn(session, execution_id):
+                async with waiting():
+                    await asyncio.sleep(self.pause_seconds)
+        except BaseException:
+            super().leave_session(session, is_lost=False)
+            raise
+
+    def leave_session(self, session: str, *, is_lost: bool) -> None:
+        super().leave_session(session, is_lost=is_lost)
+        turn = self.leases.forget_turn(session)
+        if turn and not is_lost:
+            spawn(self._end_turn(session, turn), self._tasks)
+
+    async def _end_turn(self, session: str, turn: str) -> None:
+        with suppress(LedgerFailed):  # it expires by itself
+            await self.leases.end_turn(session, turn)
+
+    async def _beat(self, runtime: Runtime, lose: Callable[[str], Awaitable[None]]) -> None:
+        reap_at = time.monotonic()
+        while True:
+            try:
+                lost_ids = await self.leases.beat(runtime.executions.ids)
+                self._has_ledger = True
+                for execution_id in lost_ids:
+                    _log.warning("execution %s was taken over by another replica", execution_id)
+                    await lose(execution_id)
+                await self._agreement.check(self.leases, self.name, self._address)
+                if time.monotonic() >= reap_at and not await self._reap(runtime):
+                    reap_at = time.monotonic() + min(_REAP_SECONDS, self._longest_seconds)
+            except LedgerFailed as error:
+                if self._has_ledger:
+                    _log.error("leases cannot be renewed: %s", error)
+                self._has_ledger = False
+            # Whatever happens, the heartbeat must continue: without it every lease of this owner expires.
+            except Exception:  # noqa: BLE001
+                _log.exception("a lease could not be renewed")
+            await asyncio.sleep(self.beat_seconds)
+
+    async def _reap(self, runtime: Runtime) -> bool:
+        """End executions that a dead owner left behind and no client can continue; true if there are more.
+
+        Only a few between two beats, because no lease is renewed meanwhile.
+        """
+        orphan_ids = await self.leases.find_abandoned(self._longest_seconds + self.lease_seconds)
+        for execution_id in orphan_ids[:_REAPED_AT_ONCE]:
+            await runtime.executions.end_recorded(execution_id, "timeout")
+        return len(orphan_ids) > _REAPED_AT_ONCE
+
+
+# Any: what a coroutine yields and is sent is asyncio's business.
+def spawn(work: Coroutine[Any, Any, None], tasks: set[asyncio.Task[None]]) -> asyncio.Task[None]:
+    """Run work that nobody waits for; `tasks` keeps it from being collected before it is done."""
+    task = asyncio.ensure_future(work)
+    tasks.add(task)
+    task.add_done_callback(tasks.discard)
+    return task
+
+
+# ----------------------------------------------------------------------------------------------------
+# What owners must agree on, checked with each beat: addresses, the folder of files, the key for tokens.
+#
+# Each disagreement is logged once: it is the operator's to mend, and nothing here can.
+
+_FILES: Final = "."
+"""No session has this name: each has its tenant's in front."""
+
+
+class Agreement:
+    """One owner's part in the agreement.
+
+    Args:
+        ledger: Shared by all owners.
+        key: Signs tokens; the same at all owners.
+        key_kept_as: The name under which the ledger keeps the key for later owners; empty if it does not.
+        files: Identifies the folder of the sessions' files; it must be the same at all owners, or files are lost.
+    """
+
+    def __init__(self, ledger: RedisLedger, key: bytes, *, key_kept_as: str, files: str) -> None:
+        self._ledger = ledger
+        self._key = key
+        self._key_kept_as = key_kept_as
+        self._files = files
+        self._alone_at = 0.0
+        """When whoever had this address before has certainly gone, by the monotonic clock."""
+        self._is_out_of_reach = False
+        self._has_seen_others = False
+        self._has_other_files = False
+        self._has_lost_key = False
+
+    def open(self, lease_seconds: float) -> None:
+        self._alone_at = time.monotonic() + lease_seconds
+
+    async def close(self, leases: Leases) -> None:
+        """Withdraw; later owners may store files elsewhere."""
+        await leases.end_turn(_FILES, self._files)
+
+    async def check(self, leases: Leases, own: str, address: str) -> None:
+        """Log what is wrong.
+
+        Args:
+            leases: Of this owner.
+            own: Its name.
+            address: Where others reach it; empty if they cannot.
+        """
+        if address:
+            await self._check_address(leases, own)
+        else:
+            await self._check_reach(leases, own)
+        await self._check_files(leases)
+        await self._check_key()
+
+    async def _check_reach(self, leases: Leases, own: str) -> None:
+        if self._is_out_of_reach or set(await leases.replicas()) <= {own}:
+            return
+        self._is_out_of_reach = True
+        _log.error(
+            "another replica shares this ledger, but this one has no address at which others can reach it; "
+            "give each its own with --advertise, or http.advertise"
+        )
+
+    async def _check_address(self, leases: Leases, own: str) -> None:
+        # Not at once: one that was killed at this address is listed until its lease has expired. And only once:
+        # whoever comes later sees this one.
+        if self._has_seen_others or time.monotonic() < self._alone_at:
+            return
+        at = own.partition(" ")[2]
+        other_owners = [owner for owner in await leases.replicas() if owner != own]
+        self._has_seen_others = True
+        if any(owner.partition(" ")[2] == at for owner in other_owners):
+            _log.warning(
+                "another replica also claims the address %r; give each its own with --advertise, or http.advertise", at
+            )
+
+    async def _check_files(self, leases: Leases) -> None:
+        # As a turn that all who have the same folder share, and the others cannot get.
+        if self._files and not self._has_other_files and not await leases.take_turn(_FILES, self._files):
+            self._has_other_files = True
+            _log.error("other replicas store session files elsewhere; name one shared folder in http.files")
+
+    async def _check_key(self) -> None:
+        """Restore the key of a server that lost its data: whoever starts next must not make another."""
+        if not self._key_kept_as:
+            return
+        match await self._ledger.agree(self._key_kept_as, self._key):
+            case "put back":
+                _log.error(
+                    "the ledger's server lost its data; paused executions are gone, and the key for tokens was restored"
+                )
+            case "another" | "gone" if not self._has_lost_key:
+                self._has_lost_key = True
+                _log.error("the ledger's server lost its data, including the key for tokens; restart all replicas")
