@@ -56,29 +56,12 @@ class Resume(Protocol):
     ) -> Paused | Outcome: ...
 
 
-class Cancel(Protocol):
-    """The part of `Runtime.executions` that the loop around pauses uses."""
-
-    async def cancel(self, execution_id: str) -> Outcome | None: ...
-
-
-class Control(Cancel, Protocol):
-    """The part of `Runtime.executions` that a background execution uses."""
-
-    @property
-    def resume(self) -> Resume: ...
-    def suspend(self, execution_id: str) -> None: ...
-    def open_calls(self, execution_id: str) -> tuple[Call, ...]: ...
-    def output(self, execution_id: str, place: Place = ...) -> AsyncIterator[Part]: ...
-    def leave_background(self, execution_id: str) -> None: ...
-
-
 class BackgroundExecution:
     """One execution, as whoever started it holds it. `runtime.executions.attach` finds it again by its id."""
 
     # Any: what a coroutine yields and is sent is asyncio's business.
     def __init__(
-        self, control: Control, execution_id: str, step: Coroutine[Any, Any, Paused | Outcome] | Outcome
+        self, control: ExecutionControl, execution_id: str, step: Coroutine[Any, Any, Paused | Outcome] | Outcome
     ) -> None:
         self.id = execution_id
         self._control = control
@@ -148,7 +131,7 @@ class BackgroundExecution:
         return self._control.output(self.id, place)
 
     async def close(self) -> None:
-        """Its runtime is being left: its record stays open where it can be continued from it."""
+        """Suspend it; its record stays open where it can be continued."""
         if self.is_running:
             self._control.suspend(self.id)
             await asyncio.wait([self._step])
@@ -179,7 +162,7 @@ class Resumable(Protocol):
     @property
     def resume(self) -> Resume: ...
     @property
-    def executions(self) -> Cancel: ...
+    def executions(self) -> ExecutionControl: ...
 
 
 async def drive(runtime: Resumable, step: Paused | Outcome, answer: Answer) -> Paused | Outcome:
@@ -214,7 +197,7 @@ _TOO_MUCH_PAUSED: Final = Problem(
 
 
 class LiveExecutions:
-    """By id; each is here from its start to its end, or until it is let go of."""
+    """Executions by id, each from its start to its end or its release."""
 
     def __init__(
         self, engine: Engine, sessions: Sessions, limits: PausedLimits, before_files: BeforeFiles | None
@@ -229,15 +212,14 @@ class LiveExecutions:
 
     @property
     def ids(self) -> tuple[str, ...]:
-        """In the order in which they came."""
+        """Ids, oldest first."""
         return tuple(self._by_id)
 
     def get(self, execution_id: str) -> Execution | None:
-        """The execution, if it is here."""
         return self._by_id.get(execution_id)
 
     async def find(self, execution_id: str) -> Execution | None:
-        """As `get`, to go on with it; one whose guest died in its pause is let go of, to be replayed."""
+        """As `get`, to resume it; one whose guest died in its pause is closed, to be replayed."""
         execution = self._by_id.get(execution_id)
         if execution is not None and execution.is_lost():
             await self.close(execution)
@@ -262,17 +244,17 @@ class LiveExecutions:
         return watch
 
     def unwatch(self, execution_id: str) -> None:
-        """It is not here any more, or will not come."""
+        """End the readers of an execution that has left, or will not come."""
         if (watch := self._watches.pop(execution_id, None)) is not None:
             watch.end()
 
     def hand_back(self, execution: Execution) -> None:
-        """Its caller has it as paused: whoever waits for its session may be told so."""
+        """Return it to its caller as paused, and tell whoever waits for its session."""
         if execution.plan.session is not None:
             self._sessions.pause(execution.plan.session, execution.id)
 
     def take_back(self, execution: Execution) -> None:
-        """Its caller has answered."""
+        """Continue after an answer of its caller."""
         self._paused_memory.remove(execution.id)
         if execution.plan.session is not None:
             self._sessions.go_on(execution.plan.session)
@@ -344,7 +326,6 @@ class LiveExecutions:
         return await execution.finish(last, notes, deleted)
 
     async def close_all(self) -> None:
-        """Their runtime is being left."""
         for execution in tuple(self._by_id.values()):
             await self.close(execution)
 
@@ -398,9 +379,9 @@ class ExecutionControl:
         """
         return await self._live.stop(execution_id, "cancelled")
 
-    async def expire(self, execution_id: str) -> None:
+    async def expire(self, execution_id: str) -> Outcome | None:
         """As `cancel`, at a deadline of the caller's own that counts paused time: the outcome is a timeout."""
-        await self._live.stop(execution_id, "timeout")
+        return await self._live.stop(execution_id, "timeout")
 
     async def release(self, execution_id: str) -> None:
         """Let go of the guest of a paused execution; the ledger has all of it, and `resume` replays it."""
@@ -461,18 +442,18 @@ class ExecutionControl:
     def begin_in_background(
         self, execution_id: str, step: Coroutine[Any, Any, Paused | Outcome]
     ) -> BackgroundExecution:
-        """A step that nobody waits for yet."""
+        """Run a step that nobody waits for yet."""
         execution = self._background[execution_id] = BackgroundExecution(self, execution_id, step)
         return execution
 
     def leave_background(self, execution_id: str) -> None:
-        """It has ended, or has left this process; readers need not wait for what will not come."""
+        """End the readers of an execution that has ended, or has left this process."""
         if self._live.get(execution_id) is None:
             self._background.pop(execution_id, None)
             self._live.unwatch(execution_id)
 
     async def close(self) -> None:
-        """Their runtime is being left: records stay open where they can be continued."""
+        """Suspend all; records stay open where they can be continued."""
         for execution in tuple(self._background.values()):
             await execution.close()
         await self._live.close_all()

@@ -154,7 +154,7 @@ class RequestIndex(Generic[A]):
             del self._executions[execution.tenant, request_id]
 
 
-class Observer(Generic[A]):
+class ExecutionObserver(Generic[A]):
     """Listener of an `ExecutionService`, for counters and limits."""
 
     def pause_changed(self, execution: HeldExecution[A], change: int) -> None:
@@ -162,6 +162,9 @@ class Observer(Generic[A]):
 
     def ended(self, execution: HeldExecution[A], status: str) -> None:
         """An execution ended here."""
+
+    async def expired(self, execution: HeldExecution[A], outcome: Outcome | None) -> None:
+        """The deadline ended a pause; without an outcome, only its record was left."""
 
     def lost(self, execution: HeldExecution[A]) -> None:
         """Another process took over an execution that was held here."""
@@ -179,7 +182,7 @@ class ExecutionService(Generic[A]):
 
     def __init__(
         self, runtime: Runtime, *, owner: Owner | None = None, clock: Callable[[], float] = time.time,
-        observer: Observer[A] | None = None,
+        observer: ExecutionObserver[A] | None = None,
     ) -> None:  # fmt: skip
         self.requests: RequestIndex[A] = RequestIndex()
         self.is_draining = False
@@ -189,11 +192,11 @@ class ExecutionService(Generic[A]):
         self._runtime = runtime
         self._owner = owner or Owner()
         self._clock = clock
-        self._observer = observer or Observer()
+        self._observer = observer or ExecutionObserver()
         self._executions: dict[str, HeldExecution[A]] = {}
         self._ended: BoundedMemory[str, HeldExecution[A]] = BoundedMemory(MAX_REMEMBERED)
         self._running: list[HeldExecution[A]] = []
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks: set[asyncio.Task[Any]] = set()
         self._expiring: dict[str, asyncio.Task[None]] = {}
 
     def get(self, execution_id: str) -> HeldExecution[A] | None:
@@ -322,6 +325,7 @@ class ExecutionService(Generic[A]):
     ) -> Paused | Outcome | None:  # fmt: skip
         try:
             async with asyncio.timeout(seconds):
+                # Before its turn: while it waits for a paused one of its session, it must not hold what that one needs.
                 await self._owner.enter_session(execution.session_key, execution.execution_id, waiting)
                 execution.has_session = True
                 async with turn:
@@ -389,10 +393,11 @@ class ExecutionService(Generic[A]):
         self._forget(execution)
         if execution.is_over:
             return
-        if execution.is_paused:
+        was_paused = execution.is_paused
+        if was_paused:
             self.end(execution, "timeout")
         execution_id = execution.execution_id
-        task = self._expiring[execution_id] = spawn(self._expire_program(execution_id), self._tasks)
+        task = self._expiring[execution_id] = spawn(self._expire_program(execution, was_paused), self._tasks)
         task.add_done_callback(lambda _: self._expiring.pop(execution_id, None))
 
     async def wait_for_expiry(self, execution_id: str) -> None:
@@ -400,9 +405,13 @@ class ExecutionService(Generic[A]):
         if (task := self._expiring.get(execution_id)) is not None:
             await asyncio.wait([task])
 
-    async def _expire_program(self, execution_id: str) -> None:
+    async def _expire_program(self, execution: HeldExecution[A], was_paused: bool) -> None:
         with suppress(Fenced):  # another process has it, with the same deadline
-            await self._runtime.executions.expire(execution_id)
+            outcome = await self._runtime.executions.expire(execution.execution_id)
+            if was_paused:
+                if outcome is None:  # its guest had to make room for others
+                    await self._runtime.executions.end_recorded(execution.execution_id, "timeout")
+                await self._observer.expired(execution, outcome)
 
     def _forget(self, execution: HeldExecution[A]) -> bool:
         """Whether it was held."""

@@ -14,7 +14,7 @@ import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import AbstractAsyncContextManager, nullcontext, suppress
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
 from toolfold.errors import LedgerFailed
 
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from toolfold.ledger.redis.store import RedisLedger
     from toolfold.runtime import Runtime
 
+_T = TypeVar("_T")
 Waiting: TypeAlias = Callable[[], AbstractAsyncContextManager[None]]
 """Entered around each wait for others, which it may cut short by an exception."""
 LEASE_SECONDS: Final = 10.0
@@ -107,7 +108,7 @@ class LeaseOwner(Owner):
         self._longest_seconds = longest_seconds
         self._cached_leases: Leases | None = None
         self._beating: asyncio.Task[None] | None = None
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks: set[asyncio.Task[Any]] = set()
         self._has_ledger = True
         """At the last beat; only a change is logged."""
 
@@ -218,9 +219,9 @@ class LeaseOwner(Owner):
         return len(orphan_ids) > _REAPED_AT_ONCE
 
 
-# Any: what a coroutine yields and is sent is asyncio's business.
-def spawn(work: Coroutine[Any, Any, None], tasks: set[asyncio.Task[None]]) -> asyncio.Task[None]:
-    """Run work that nobody waits for; `tasks` keeps it from being collected before it is done."""
+# Any: what a coroutine yields and is sent is asyncio's business, and tasks of any result are kept together.
+def spawn(work: Coroutine[Any, Any, _T], tasks: set[asyncio.Task[Any]]) -> asyncio.Task[_T]:
+    """Run work that no request owns; `tasks` keeps it from being collected before it is done."""
     task = asyncio.ensure_future(work)
     tasks.add(task)
     task.add_done_callback(tasks.discard)

@@ -15,7 +15,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Final, TypeAlias, TypeVar
+from typing import Any, Final, TypeAlias
 
 import msgspec
 
@@ -33,19 +33,20 @@ from toolfold.interfaces.callback.messages import (
     to_json,
 )
 from toolfold.interfaces.media import value_as_json
-from toolfold.models import Call, Limits, Outcome, Paused, Problem, ProgramOptions, Reply, ToolSpec, Value
+from toolfold.models import MIB, Call, Limits, Outcome, Paused, Problem, ProgramOptions, Reply, ToolSpec, Value
 from toolfold.program.known_names import mentioned_names
 from toolfold.runtime import Runtime
+from toolfold.service.answers import BoundedMemory
+from toolfold.service.executions import ExecutionObserver, ExecutionService, HeldExecution
+from toolfold.service.owners import spawn
 from toolfold.sources.files import replace_file
 from toolfold.tools.router import check_size
 from toolfold.tools.tool import Tool
 from toolfold.tools.values import is_plain
 
-_T = TypeVar("_T")
-
 DEFAULT_SECONDS: Final = 30.0
-UNREAD_SECONDS: Final = 60.0
-"""How long a result is kept for a parent that has not asked for it."""
+_MAX_UNREAD: Final = 1000
+_MAX_UNREAD_BYTES: Final = 16 * MIB
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,27 +69,19 @@ class CallbackRequest:
 class _Program:
     """One program, from its first call of a parent's tool to its end."""
 
-    execution_id: str
+    execution: HeldExecution[ResumeResult]
     frame: Frame
     specs: dict[str, ToolSpec]
     began: float
-    over: asyncio.Future[ResumeResult]
+    end: asyncio.Future[ResumeResult]
     calls: dict[int, ForwardedCall] = field(default_factory=dict)
-    is_late: bool = False
-    is_running: bool = False
-    """Between the parent's replies and the next pause."""
-    timer: asyncio.TimerHandle | None = None
 
     @property
     def seconds_left(self) -> float:
-        return max(0.0, self.frame.timeout_seconds - (time.perf_counter() - self.began))
-
-    def stop_timer(self) -> None:
-        if self.timer is not None:
-            self.timer.cancel()
+        return max(0.0, self.execution.deadline - time.time())
 
 
-class CallbackExecutions:
+class CallbackExecutions(ExecutionObserver[ResumeResult]):
     """Programs with a parent's tools, on one runtime.
 
     Args:
@@ -102,13 +95,16 @@ class CallbackExecutions:
         self._workspace = workspace
         self._limits = limits or Limits()
         self._large_texts = LargeChecks()
+        self._service: ExecutionService[ResumeResult] = ExecutionService(runtime, observer=self)
         self._programs: dict[str, _Program] = {}
-        # Any: steps and deadlines are waited for elsewhere, or by nobody.
+        self._unread: BoundedMemory[str, ResumeResult] = BoundedMemory(_MAX_UNREAD, _MAX_UNREAD_BYTES)
+        """Ends of programs whose time ran out in a pause, for parents that have not asked yet."""
+        # Any: a step that its request has left is waited for by nobody.
         self._tasks: set[asyncio.Task[Any]] = set()
 
     async def begin(self, request: CallbackRequest, *, has_parent: bool = True) -> tuple[str, ResumeResult]:
         """Start a program: its id, and its first calls or its end."""
-        began = time.perf_counter()
+        began, deadline = time.perf_counter(), time.time() + request.timeout_seconds
         frame = frame_of(request)
         try:
             limits = limits_of(request, self._limits)
@@ -118,114 +114,92 @@ class CallbackExecutions:
             step = await self._runtime.start(request.code, options=request.options, tools=specs, limits=limits)
         except ToolfoldError as error:
             return "", ResumeResult(final=error_json(error, with_seconds(frame, began)), has_failed=True)
-        loop = asyncio.get_running_loop()
-        program = _Program(step.execution_id, frame, {spec.name: spec for spec in specs}, began, loop.create_future())
+        execution_id = step.execution_id
+        execution: HeldExecution[ResumeResult] = HeldExecution(
+            execution_id=execution_id, deadline=deadline, state="running"
+        )
+        end = asyncio.get_running_loop().create_future()
+        program = _Program(execution, frame, {spec.name: spec for spec in specs}, began, end)
         if isinstance(step, Paused):
-            self._programs[program.execution_id] = program
-            program.timer = loop.call_later(program.seconds_left, lambda: self._track(self._expire(program)))
-        return program.execution_id, await self._step(program, _as_coroutine(step))
+            self._programs[execution_id] = program
+            self._service.hold(execution)
+        return execution_id, await self._step(program, _as_coroutine(step))
 
     async def resume(self, execution_id: str, replies: Sequence[ToolReply]) -> ResumeResult:
         """Hand over replies: the next calls, or the end. Without replies, wait for the end."""
         program = self._programs.get(execution_id)
         if program is None:
+            if (result := self._unread.pop(execution_id)) is not None:
+                return result
             raise UsageError(f"no execution {execution_id!r} waits for its parent; it has ended or never existed")
-        if program.is_running:
+        if program.execution.state == "running":
             raise UsageError(f"execution {execution_id!r} is running; wait for the result of the last resume")
-        fitting = (
-            []
-            if program.over.done()
-            else [self._reply(program, number, reply) for number, reply in _open_replies(program, replies)]
-        )
-        if not fitting:
-            return await self._wait_for_end(program)
-        program.is_running = True
+        open_replies = _open_replies(program, replies) if program.execution.is_paused else ()
+        values = [self._reply(program, number, reply) for number, reply in open_replies]
+        if not values:
+            result = await asyncio.shield(program.end)
+            self._unread.pop(execution_id)
+            return result
+        self._service.move(program.execution, "resume")
         # In a task of its own: the runtime cannot let go of a `resume` that is cancelled with its request.
-        return await asyncio.shield(self._track(self._step(program, self._runtime.resume(execution_id, fitting))))
+        return await asyncio.shield(spawn(self._step(program, self._runtime.resume(execution_id, values)), self._tasks))
 
     async def cancel(self, execution_id: str) -> None:
         """End a program for whose outcome nobody waits; unknown ids are ignored."""
         program = self._programs.pop(execution_id, None)
         if program is not None:
-            program.stop_timer()
-            await self._runtime.executions.cancel(execution_id)
-
-    # replies
+            await self._service.cancel(program.execution)
 
     def _reply(self, program: _Program, number: int, reply: ToolReply) -> Reply:
-        """What the program gets."""
         entry = program.calls[number]
         value = read_reply(entry, reply, program.specs.get(entry.call.name), self._limits.reply_bytes)
         return Reply(call_id=number, value=value, error=entry.error)
 
-    # steps
+    # Steps.
 
     async def _step(self, program: _Program, step: Coroutine[Any, Any, Paused | Outcome]) -> ResumeResult:
-        program.is_running = True
+        execution_id = program.execution.execution_id
         try:
-            return await self._result(program, await step)
+            paused = await drive(self._runtime, await step, refuse_approvals)
+            if isinstance(paused, Outcome):
+                return self._finish(program, paused)
+            if self._service.get(execution_id) is None:  # it paused at the moment its time ran out
+                return self._finish(program, await self._runtime.executions.expire(execution_id))
         except ToolfoldError as error:
-            await self._runtime.executions.cancel(program.execution_id)
-            return self._settle(
-                program, error_json(error, with_seconds(program.frame, program.began), list(program.calls.values()))
-            )
-        finally:
-            program.is_running = False
+            await self._runtime.executions.cancel(execution_id)
+            text = error_json(error, with_seconds(program.frame, program.began), list(program.calls.values()))
+            return self._settle(program, text, "broken")
+        except BaseException:
+            self._service.move(program.execution, "pause")  # its deadline ends it
+            raise
+        self._service.pause(program.execution, paused)
+        calls = [_forward(program, call) for call in paused.calls if call.id not in program.calls]
+        return ResumeResult(calls=calls, seconds_left=program.seconds_left)
 
-    async def _result(self, program: _Program, step: Paused | Outcome) -> ResumeResult:
-        step = await drive(self._runtime, step, refuse_approvals)
-        if isinstance(step, Outcome):
-            return self._finish(program, step)
-        if program.is_late:  # it paused at the moment its time ran out
-            return await self._end_paused(program)
-        fresh = [_forward(program, call) for call in step.calls if call.id not in program.calls]
-        return ResumeResult(calls=fresh, seconds_left=program.seconds_left)
+    # Ends.
 
-    # the end
+    async def expired(self, execution: HeldExecution[ResumeResult], outcome: Outcome | None) -> None:
+        """Keep the end of a program for the parent that it waits for."""
+        program = self._programs.get(execution.execution_id)
+        if program is not None:
+            result = self._finish(program, outcome)
+            self._unread.put(execution.execution_id, result, len(result.final or ""))
 
-    async def _expire(self, program: _Program) -> None:
-        """End it: its time is over, whether the program or its parent is at work."""
-        program.is_late = True
-        if program.is_running:
-            await self._runtime.executions.cancel(
-                program.execution_id
-            )  # the outcome comes to whoever waits for this step
-        else:
-            await self._end_paused(program)
-            asyncio.get_running_loop().call_later(UNREAD_SECONDS, self._programs.pop, program.execution_id, None)
-
-    async def _end_paused(self, program: _Program) -> ResumeResult:
-        """End a program that is paused."""
-        outcome = await self._runtime.executions.cancel(program.execution_id)
-        if outcome is None:  # its guest had to make room for others, and only its record is left
-            await self._runtime.executions.end_recorded(program.execution_id)
-        return self._finish(program, outcome or Outcome(execution_id=program.execution_id, status="cancelled"))
-
-    def _finish(self, program: _Program, outcome: Outcome) -> ResumeResult:
-        if program.is_late:
-            outcome = _too_late(outcome, program.frame)
+    def _finish(self, program: _Program, outcome: Outcome | None) -> ResumeResult:
+        """Render the end; without an outcome, time ran out and only the record is left."""
+        outcome = outcome or Outcome(execution_id=program.execution.execution_id, status="timeout")
+        if outcome.status == "timeout" and outcome.problem is None:
+            message = f"the program took longer than {program.frame.timeout_seconds:g} s"
+            outcome = replace(outcome, problem=Problem(kind="wall_clock", message=message))
         text = to_json(outcome, list(program.calls.values()), with_seconds(program.frame, program.began))
-        return self._settle(program, text, has_failed=outcome.status != "finished")
+        return self._settle(program, text, outcome.status)
 
-    def _settle(self, program: _Program, final: str, *, has_failed: bool = True) -> ResumeResult:
-        program.stop_timer()
-        result = ResumeResult(final=final, has_failed=has_failed)
-        if not program.over.done():
-            program.over.set_result(result)
-        if program.is_running:
-            self._programs.pop(program.execution_id, None)  # whoever waits for this step is told
+    def _settle(self, program: _Program, final: str, status: str) -> ResumeResult:
+        self._programs.pop(program.execution.execution_id, None)
+        self._service.end(program.execution, status)
+        result = ResumeResult(final=final, has_failed=status != "finished")
+        program.end.set_result(result)
         return result
-
-    async def _wait_for_end(self, program: _Program) -> ResumeResult:
-        result = await asyncio.shield(program.over)
-        self._programs.pop(program.execution_id, None)
-        return result
-
-    def _track(self, work: Coroutine[Any, Any, _T]) -> asyncio.Task[_T]:
-        task = asyncio.get_running_loop().create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-        return task
 
 
 async def _as_coroutine(step: Paused | Outcome) -> Paused | Outcome:
@@ -243,7 +217,7 @@ def _open_replies(program: _Program, replies: Sequence[ToolReply]) -> Iterator[t
 
 def _forward(program: _Program, call: Call) -> OpenCall:
     name, arguments = resolve_call(program.specs[call.tool], value_as_json(call.arguments))
-    open_call = OpenCall(id=f"call_{program.execution_id}_{call.id}", name=name, arguments=arguments)
+    open_call = OpenCall(id=f"call_{program.execution.execution_id}_{call.id}", name=name, arguments=arguments)
     program.calls[call.id] = ForwardedCall(open_call)
     return open_call
 
@@ -309,13 +283,6 @@ def read_reply(entry: ForwardedCall, reply: ToolReply, spec: ToolSpec | None, mo
 def with_seconds(frame: Frame, began: float) -> Frame:
     """With the time that it took, where that is told."""
     return replace(frame, seconds=time.perf_counter() - began) if frame.is_timed else frame
-
-
-def _too_late(outcome: Outcome, frame: Frame) -> Outcome:
-    if outcome.status != "cancelled":
-        return outcome
-    message = f"the program took longer than {frame.timeout_seconds:g} s"
-    return replace(outcome, status="timeout", problem=Problem(kind="wall_clock", message=message))
 
 
 def _value(observation: str, spec: ToolSpec | None) -> Value:

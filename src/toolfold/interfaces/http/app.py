@@ -259,14 +259,8 @@ class _HttpInterface:
         key = key or secrets.token_hex(16)
         start = self.executions.with_execution_id(start, key, received)
         await self.executions.claim(start.execution_id)  # before it is answered: any replica is to find it from then on
-        work = self._claimed(start, key, received)
+        work = self.executions.start_claimed(start, key, received)
         return await self.waits.run(start.execution_id, start.tenant, start.session, work, wait)
-
-    async def _claimed(self, start: StartRequest, key: str, received: ForwardedRequest) -> AnyResponse:
-        try:
-            return await self.executions.start(start, key, received)
-        finally:
-            self.executions.unclaim(start.execution_id)
 
     async def cancel(self, request: Request) -> Response:
         """End an execution: by the id that its request had, or by its token."""

@@ -44,7 +44,7 @@ from toolfold.interfaces.http.requests import (
     continuation_of,
     refuse_large,
 )
-from toolfold.interfaces.http.rounds import MeteredTurn, Rounds
+from toolfold.interfaces.http.rounds import ApiExecution, MeteredTurn, Rounds
 from toolfold.interfaces.http.settings import Settings
 from toolfold.models import Limits, Paused
 from toolfold.runtime import Runtime
@@ -52,10 +52,9 @@ from toolfold.service.answers import AnswerInterrupted, KeyedAnswers, KeyReused,
 from toolfold.service.executions import (
     HOST_FAILURES,
     ExecutionMoved,
+    ExecutionObserver,
     ExecutionOver,
     ExecutionService,
-    HeldExecution,
-    Observer,
     Step,
 )
 from toolfold.service.owners import Owner
@@ -71,23 +70,23 @@ _KEY: Final = re.compile(r"[\x21-\x7e]{1,255}")
 _ID_BYTES: Final = 8
 
 
-class _Counters(Observer[ApiResponse]):
+class _Counters(ExecutionObserver[ApiResponse]):
     """Counts pauses for the limit of each tenant, and ends for the metrics."""
 
     def __init__(self, gate: Gate, metrics: Metrics) -> None:
         self._gate = gate
         self._metrics = metrics
 
-    def pause_changed(self, execution: HeldExecution[ApiResponse], change: int) -> None:
+    def pause_changed(self, execution: ApiExecution, change: int) -> None:
         self._gate.paused(execution.tenant, change)
 
-    def ended(self, execution: HeldExecution[ApiResponse], status: str) -> None:
+    def ended(self, execution: ApiExecution, status: str) -> None:
         self._metrics.add("executions", status=status)
         self._metrics.observe("execution_rounds", execution.round)
         if status == "timeout":
             self._metrics.add("timeouts")
 
-    def lost(self, execution: HeldExecution[ApiResponse]) -> None:
+    def lost(self, execution: ApiExecution) -> None:
         self._metrics.add("lost")
 
 
@@ -168,7 +167,7 @@ class ApiExecutions:
         """Run a program to its end or its first pause."""
         self._gate.start(start.tenant)
         files = await asyncio.to_thread(self._files.read_references, start.tenant, start.session, start.files)
-        execution: HeldExecution[ApiResponse] = HeldExecution(
+        execution = ApiExecution(
             execution_id=start.execution_id or secrets.token_hex(8),
             tenant=start.tenant,
             session=start.session,
@@ -217,9 +216,7 @@ class ApiExecutions:
             self.service.hold(execution)
         return answer
 
-    async def _failed_start(
-        self, execution: HeldExecution[ApiResponse], start: StartRequest, error: Exception
-    ) -> Refusal:
+    async def _failed_start(self, execution: ApiExecution, start: StartRequest, error: Exception) -> Refusal:
         if start.execution_id:
             return retryable_refusal(error)
         with suppress(LedgerFailed):
@@ -228,13 +225,16 @@ class ApiExecutions:
         return interruption_refusal(error, started=not {spec.name for spec in start.tools}.issuperset(called))
 
     async def claim(self, execution_id: str) -> None:
-        """Have other replicas look for an execution here, although it is not on record yet; until `unclaim`."""
+        """Have other replicas look for an execution here, although it is not on record yet."""
         with suppress(LedgerFailed):  # the start fails by it, too, and answers for it
             await self._owner.claim(execution_id)
 
-    def unclaim(self, execution_id: str) -> None:
-        """End a claim: the execution has begun, or never will."""
-        self._owner.unclaim(execution_id)
+    async def start_claimed(self, start: StartRequest, key: str, request: ForwardedRequest) -> AnyResponse:
+        """Start an execution after `claim`, and end the claim."""
+        try:
+            return await self.start(start, key, request)
+        finally:
+            self._owner.unclaim(start.execution_id)
 
     # Continuations.
 

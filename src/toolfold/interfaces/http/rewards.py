@@ -10,10 +10,10 @@ import base64
 import json
 import logging
 import re
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import replace
-from typing import Any, Final, Protocol, TypeVar
+from typing import Any, Final, Protocol
 
 import msgspec
 from fastapi import Request, Response
@@ -40,8 +40,8 @@ from toolfold.interfaces.http.settings import Settings
 from toolfold.models import MIB, File, Limits, Outcome, ProgramOptions, ToolSpec
 from toolfold.runtime import Runtime
 from toolfold.service.executions import HOST_FAILURES
+from toolfold.service.owners import spawn
 
-_T = TypeVar("_T")
 _STOPS: Final = "the server stops; send what has no answer again"
 _FAILED: Final = "internal error"
 NDJSON: Final = "application/x-ndjson"
@@ -126,7 +126,7 @@ class OneShotRoutes:
         self._gate.start(received.tenant)
         running = self.run(body.code, options=options, hangup=self._reader.hangup(request))
         try:
-            outcome = await self._tracked(running)
+            outcome = await spawn(running, self._tasks)
         except asyncio.CancelledError:
             if not self._is_stopping:
                 raise
@@ -184,7 +184,7 @@ class OneShotRoutes:
         lines: asyncio.Queue[bytes] = asyncio.Queue(maxsize=1)
         # In a task of its own: the request's is cancelled again and again when its client leaves, also in the midst
         # of tidying up.
-        task = self._tracked(self._fill(lines.put, shots, items))
+        task = spawn(self._fill(lines.put, shots, items), self._tasks)
         try:
             while line := await lines.get():
                 yield line
@@ -212,12 +212,6 @@ class OneShotRoutes:
             _log.exception("POST /exec/batch failed")
             await put(_line({"status": "error", "error": _FAILED}))
         await put(b"")
-
-    def _tracked(self, work: Coroutine[Any, Any, _T]) -> asyncio.Task[_T]:
-        task = asyncio.create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-        return task
 
 
 class _BatchRunner:

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
-from typing import Final
+from typing import Final, TypeAlias
 
 from toolfold.errors import Fenced, LedgerFailed
 from toolfold.execution.history import RecordedExecution
@@ -45,6 +45,7 @@ from toolfold.service.answers import RoundAnswer
 from toolfold.service.executions import ExecutionMoved, ExecutionService, HeldExecution
 from toolfold.service.owners import Owner
 
+ApiExecution: TypeAlias = HeldExecution[ApiResponse]
 _ALREADY_CONTINUED: Final = "the execution of this Idempotency-Key has gone on; use its last continuation_token"
 
 
@@ -91,7 +92,7 @@ class Rounds:
         """How long an execution may take in all, if its program may run for `own_seconds`."""
         return own_seconds if start.counts_pauses else max(own_seconds, self._max_seconds)
 
-    async def answer(self, execution: HeldExecution[ApiResponse], step: Paused | Outcome | None) -> ApiResponse:
+    async def answer(self, execution: ApiExecution, step: Paused | Outcome | None) -> ApiResponse:
         """Render a step for the client: its calls with a token, or the end; `None` is a cancelled one."""
         if step is None:
             self._service.end(execution, "cancelled")
@@ -137,15 +138,15 @@ class Rounds:
             execution.last = RoundAnswer(token.round, continuation.digest, answer)
             return answer
 
-    def _hold_unread(self, token: Token) -> HeldExecution[ApiResponse]:
-        execution: HeldExecution[ApiResponse] = HeldExecution(
+    def _hold_unread(self, token: Token) -> ApiExecution:
+        execution = ApiExecution(
             execution_id=token.execution_id, tenant=token.tenant, session=token.session, deadline=token.expires_at,
             state="unread",
         )  # fmt: skip
         self._service.hold(execution)
         return execution
 
-    async def _answer_once(self, execution: HeldExecution[ApiResponse], continuation: Continuation) -> ApiResponse:
+    async def _answer_once(self, execution: ApiExecution, continuation: Continuation) -> ApiResponse:
         token = continuation.token
         if execution.state == "lost":
             raise ExecutionMoved
@@ -176,7 +177,7 @@ class Rounds:
         if recorded is not None and not recorded.has_ended:
             raise LedgerFailed("the end of the execution is not on record yet; send the same request again")
 
-    async def _expired_response(self, execution: HeldExecution[ApiResponse] | None, token: Token) -> ApiResponse:
+    async def _expired_response(self, execution: ApiExecution | None, token: Token) -> ApiResponse:
         """The answer to a continuation that is too late, with the output of a program that was paused until then."""
         if execution is not None and not execution.is_over:
             if execution.deadline > self._clock():
@@ -243,7 +244,7 @@ class Rounds:
             return answer
 
     async def _read_record(
-        self, execution: HeldExecution[ApiResponse], continuation: Continuation, recorded: RecordedExecution | None
+        self, execution: ApiExecution, continuation: Continuation, recorded: RecordedExecution | None
     ) -> ApiResponse | None:
         """Bring back an execution that another process paused; the answer, if that one took this continuation."""
         token = continuation.token
@@ -267,7 +268,7 @@ class Rounds:
         return answer if is_answer else None
 
     def _recorded_end(
-        self, execution: HeldExecution[ApiResponse], continuation: Continuation, status: ContinuationStatus,
+        self, execution: ApiExecution, continuation: Continuation, status: ContinuationStatus,
         outcome: Outcome | None,
     ) -> ApiResponse:  # fmt: skip
         if outcome is not None and (status == "taken" or continuation.is_start):
