@@ -7,7 +7,7 @@ every wrapper (prefixed, renamed, filtered, combined) and never reaches the mode
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from contextvars import ContextVar
 from typing import Any, Final, TypeVar, cast, get_args, overload
 
@@ -48,23 +48,22 @@ def check_mark(mark: object, tool: str) -> AllowedCallers:
 
 
 @contextmanager
-def listing_for_code() -> Iterator[None]:
-    """Toolsets that are asked for their tools in here also give those that only programs may call."""
-    token = _for_code.set(True)
+def _set(flag: ContextVar[bool]) -> Iterator[None]:
+    token = flag.set(True)
     try:
         yield
     finally:
-        _for_code.reset(token)
+        flag.reset(token)
 
 
-@contextmanager
-def listing_siblings() -> Iterator[None]:
-    """What an agent has beside its code modes: these give nothing in here."""
-    token = _for_siblings.set(True)
-    try:
-        yield
-    finally:
-        _for_siblings.reset(token)
+def listing_for_code() -> AbstractContextManager[None]:
+    """Toolsets that are asked for their tools in here also list those that only programs may call."""
+    return _set(_for_code)
+
+
+def listing_siblings() -> AbstractContextManager[None]:
+    """Code modes that are asked for their tools in here list none, so that only their siblings remain."""
+    return _set(_for_siblings)
 
 
 def is_listing_siblings() -> bool:

@@ -304,7 +304,7 @@ class LongProgram:
     nested: NestedCalls
     work: asyncio.Task[Outcome]
     suspend: Callable[[], None]
-    """Stops it, so that its record can be gone on with."""
+    """Stops it; its record stays open."""
 
 
 def call_deferral(execution_id: str, open_calls: tuple[Call, ...]) -> CallDeferred:
@@ -313,23 +313,8 @@ def call_deferral(execution_id: str, open_calls: tuple[Call, ...]) -> CallDeferr
     return CallDeferred({NOTE: {"execution_id": execution_id, _RUNNING: True, "open_calls": names}})
 
 
-class LongPrograms:
-    """Long programs of one `RuntimePool`, by execution id."""
-
-    def __init__(self) -> None:
-        self._by_id: dict[str, LongProgram] = {}
-
-    def add(self, execution_id: str, program: LongProgram) -> None:
-        """Add a program that continues without its run."""
-        self._by_id[execution_id] = program
-
-    def get(self, execution_id: str) -> LongProgram | None:
-        """A program that continues here."""
-        return self._by_id.get(execution_id)
-
-    def drop(self, execution_id: str) -> None:
-        """A run has its result."""
-        self._by_id.pop(execution_id, None)
+class LongPrograms(dict[str, LongProgram]):
+    """Programs that continue without their run, by execution id."""
 
     async def wait(self, requests: DeferredToolRequests, timeout_seconds: float | None) -> DeferredToolResults:
         """Until they have ended or need an answer, or the time is up: what the next run is to be given."""
@@ -337,7 +322,7 @@ class LongPrograms:
             call.tool_call_id: _running_execution_id(requests.metadata.get(call.tool_call_id))
             for call in requests.calls
         }
-        works = [self._by_id[execution_id].work for execution_id in ids.values() if execution_id in self._by_id]
+        works = [self[execution_id].work for execution_id in ids.values() if execution_id in self]
         if works:
             await asyncio.wait(works, timeout=timeout_seconds)
         results = DeferredToolResults()
@@ -349,9 +334,9 @@ class LongPrograms:
         return results
 
     async def close(self) -> None:
-        """Close the pool; the records of its programs stay."""
-        unfinished = [program for program in self._by_id.values() if not program.work.done()]
-        self._by_id.clear()
+        """Suspend the programs; their records stay."""
+        unfinished = [program for program in self.values() if not program.work.done()]
+        self.clear()
         for program in unfinished:
             program.suspend()
         for program in unfinished:

@@ -10,7 +10,6 @@ import asyncio
 import copy
 import logging
 import os
-from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from os import PathLike
@@ -28,6 +27,7 @@ from toolfold.ledger.memory import MemoryLedger
 from toolfold.ledger.open import open_ledger
 from toolfold.models import NOTHING_RAN, File, Limits, Outcome, ToolSpec
 from toolfold.runtime import Runtime, RuntimeSettings
+from toolfold.service.answers import BoundedMemory
 from toolfold.tools.catalog import Catalog
 from toolfold.tools.learning import Learning, Lessons, ToolLessons
 from toolfold.tools.router import Wrapper, from_record
@@ -44,7 +44,7 @@ _log: Final = logging.getLogger(__name__)
 
 
 class _RecentCache(Generic[_K, _T]):
-    """What was made for the lists of tools that were asked for last; specs have no hash, but compare fast."""
+    """Values for the keys that were used last; specs have no hash, but compare fast."""
 
     def __init__(self) -> None:
         self._entries: list[tuple[_K, _T]] = []
@@ -61,7 +61,7 @@ class _RecentCache(Generic[_K, _T]):
         del self._entries[_MOST_LISTS:]  # a runtime that runs programs lives on with them
         return value
 
-    def all(self) -> list[_T]:
+    def values(self) -> list[_T]:
         return [value for _, value in self._entries]
 
 
@@ -96,12 +96,11 @@ class RuntimePool:
         self._is_learning = learn
         self._descriptions: _RecentCache[tuple[_Specs, int | None, Form, ToolLessons | None, str], str] = _RecentCache()
         self._described_files: DescribedFiles | None = None
-        self._snapshots: OrderedDict[str, ToolLessons] = OrderedDict()
+        self._snapshots: BoundedMemory[str, ToolLessons] = BoundedMemory(_MOST_CONVERSATIONS)
         """What was learned before each conversation began."""
-        self._failed_executions: dict[str, str] = {}
+        self._failed_executions: BoundedMemory[str, str] = BoundedMemory(_MOST_FAILED)
         """The last execution of each run, where it failed."""
         self.long_programs = LongPrograms()
-        """Those that outlasted their run."""
 
     def description(
         self,
@@ -137,7 +136,8 @@ class RuntimePool:
         state = self._states.get(asyncio.get_running_loop())
         if not self._is_learning or state is None:
             return None
-        if conversation not in self._snapshots:
+        snapshot = self._snapshots.get(conversation)
+        if snapshot is None:
             try:
                 async with state.lock:
                     learning = self._learning(state)
@@ -145,31 +145,28 @@ class RuntimePool:
             except (ToolfoldError, OSError) as error:
                 _log.warning("earlier programs could not be read: %s", error)
                 return None
-            self._snapshots[conversation] = learning.snapshot()
-            if len(self._snapshots) > _MOST_CONVERSATIONS:
-                self._snapshots.popitem(last=False)
-        return self._snapshots[conversation]
+            snapshot = learning.snapshot()
+            self._snapshots.put(conversation, snapshot)
+        return snapshot
 
     def note_end(self, run_id: str, outcome: Outcome) -> None:
         """Remember what failed, so that a corrected program need not do all of it again."""
         if outcome.status == "finished":
-            self._failed_executions.pop(run_id, None)
+            self._failed_executions.pop(run_id)
         elif outcome.status not in NOTHING_RAN:
-            self._failed_executions[run_id] = outcome.execution_id
-            while len(self._failed_executions) > _MOST_FAILED:
-                del self._failed_executions[next(iter(self._failed_executions))]
+            self._failed_executions.put(run_id, outcome.execution_id)
 
     def failed_execution(self, run_id: str) -> str:
         """The execution that the next program of this run corrects; nothing if the last one did well."""
-        return self._failed_executions.get(run_id, "")
+        return self._failed_executions.get(run_id) or ""
 
     def enter(self) -> None:
-        """One more run may want to run programs."""
+        """Count one more run that may run programs."""
         loop = asyncio.get_running_loop()
         self._states.setdefault(loop, _LoopState()).users += 1
 
     async def leave(self) -> None:
-        """A run is over; the last one closes."""
+        """End a run; the last one closes the engine and the ledger."""
         loop = asyncio.get_running_loop()
         state = self._states[loop]
         state.users -= 1
@@ -248,7 +245,7 @@ class _LoopState:
 
     async def close(self) -> None:
         try:
-            for runtime in self.runtimes.all():
+            for runtime in self.runtimes.values():
                 await runtime.__aexit__(None, None, None)
         finally:
             try:

@@ -249,7 +249,7 @@ class CodeModeToolset(WrapperToolset[AgentDepsT]):
         if program is None:
             work = asyncio.create_task(self._drive(runtime, nested, ctx, code, key, execution_id))
             program = LongProgram(nested, work, partial(runtime.executions.suspend, execution_id))
-        has_yielded = self.home.long_programs.get(execution_id) is not None
+        has_yielded = execution_id in self.home.long_programs
         try:
             await asyncio.wait([program.work], timeout=self.yield_after_seconds)
         except asyncio.CancelledError:
@@ -258,9 +258,9 @@ class CodeModeToolset(WrapperToolset[AgentDepsT]):
                 await asyncio.wait([program.work])
             raise
         if not program.work.done():
-            self.home.long_programs.add(execution_id, program)
+            self.home.long_programs[execution_id] = program
             raise call_deferral(execution_id, runtime.executions.open_calls(execution_id))
-        self.home.long_programs.drop(execution_id)
+        self.home.long_programs.pop(execution_id, None)
         return program.nested, program.work.result()
 
     async def _drive(
