@@ -86,7 +86,7 @@ class HeldExecution(Generic[A]):
     tenant: str = ""
     session: str = ""
     deadline: float
-    """Seconds since 1970."""
+    """By the service's clock."""
     state: State = "starting"
     round: int = 0
     replies: int = 0
@@ -176,7 +176,7 @@ class ExecutionService(Generic[A]):
     Args:
         runtime: Runs their programs.
         owner: This process, alone or among others.
-        clock: Seconds since 1970, for deadlines.
+        clock: Of the deadlines, in seconds; where others share them, since 1970.
         observer: Told of pauses and ends.
     """
 
@@ -406,12 +406,15 @@ class ExecutionService(Generic[A]):
             await asyncio.wait([task])
 
     async def _expire_program(self, execution: HeldExecution[A], was_paused: bool) -> None:
-        with suppress(Fenced):  # another process has it, with the same deadline
+        outcome: Outcome | None = None
+        with suppress(
+            Fenced, LedgerFailed
+        ):  # another process has it, with the same deadline; or a request finds it later
             outcome = await self._runtime.executions.expire(execution.execution_id)
-            if was_paused:
-                if outcome is None:  # its guest had to make room for others
-                    await self._runtime.executions.end_recorded(execution.execution_id, "timeout")
-                await self._observer.expired(execution, outcome)
+            if was_paused and outcome is None:  # its guest had to make room for others
+                await self._runtime.executions.end_recorded(execution.execution_id, "timeout")
+        if was_paused:
+            await self._observer.expired(execution, outcome)
 
     def _forget(self, execution: HeldExecution[A]) -> bool:
         """Whether it was held."""

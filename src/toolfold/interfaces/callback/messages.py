@@ -30,7 +30,7 @@ class OpenCall(BaseModel):
 
 
 class ToolReply(BaseModel):
-    """What the parent's executor made of a call: gem's five values, of which two only echo."""
+    """Reply of the parent's executor: gem's five values, of which two only echo."""
 
     id: str
     parsed: bool
@@ -60,7 +60,7 @@ class ResumeParams(RequestParams):
 
 
 class ResumeRequest(Request[ResumeParams, Literal["toolfold/resume"]]):
-    """Go on, please."""
+    """Request with replies."""
 
     method: Literal["toolfold/resume"] = "toolfold/resume"
     params: ResumeParams
@@ -101,7 +101,7 @@ class ForwardedCall:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Frame:
-    """What the JSON says besides the outcome."""
+    """Fields of the JSON besides the outcome."""
 
     seconds: float
     timeout_seconds: float
@@ -111,7 +111,7 @@ class Frame:
 
 
 def to_json(outcome: Outcome, entries: Sequence[ForwardedCall], frame: Frame) -> str:
-    """How a program ended."""
+    """The outcome of a program as JSON."""
     failing_entry = _failing_entry(outcome, entries)
     stderr = _with_cause(outcome.stderr, failing_entry)
     return _dump(
@@ -127,7 +127,7 @@ def to_json(outcome: Outcome, entries: Sequence[ForwardedCall], frame: Frame) ->
 
 
 def error_json(error: ToolfoldError, frame: Frame, entries: Sequence[ForwardedCall] = ()) -> str:
-    """Why a program could not run, or died with its sandbox after these calls."""
+    """The error of a program that could not run, or died with its sandbox after these calls, as JSON."""
     return _dump(
         frame,
         tool_calls=[_call(entry) for entry in entries],
@@ -138,7 +138,6 @@ def error_json(error: ToolfoldError, frame: Frame, entries: Sequence[ForwardedCa
 
 def _dump(frame: Frame, *, success: bool = False, stdout: str = "", stderr: str = "", tool_calls: Sequence[Json] = (),
           tool_results: Sequence[Json] = (), return_value: Json = None, error: Json = None) -> str:  # fmt: skip
-    """The fields in the order in which the tool documents them."""
     seconds = frame.timeout_seconds
     return json.dumps(
         {
@@ -204,7 +203,6 @@ def _parts(message: str) -> tuple[str, str]:
 
 
 def _failing_entry(outcome: Outcome, entries: Sequence[ForwardedCall]) -> ForwardedCall | None:
-    """The call whose failure ended the program."""
     if outcome.status != "failed":
         return None
     ending = outcome.stderr.rstrip()

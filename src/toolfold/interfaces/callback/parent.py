@@ -59,8 +59,6 @@ class ParentTools(ClientExtension):
 
 
 class _Conversation:
-    """One program's calls."""
-
     def __init__(
         self, session: ClientSession, execution_id: str, answer: Callable[[OpenCall], Awaitable[ToolReply]]
     ) -> None:
@@ -99,6 +97,6 @@ class _Conversation:
         await self._resume(ResumeParams(execution_id=self._execution_id, is_given_up=True))
 
     def close(self) -> None:
-        """Nobody needs the replies that have not come."""
+        """Cancel the replies that are still awaited."""
         for task in self._running:
             task.cancel()

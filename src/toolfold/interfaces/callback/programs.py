@@ -51,7 +51,7 @@ _MAX_UNREAD_BYTES: Final = 16 * MIB
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallbackRequest:
-    """What the caller of `programmatic_tool_calling` asks for."""
+    """Arguments of `programmatic_tool_calling`, checked."""
 
     code: str
     filename: str | None = None
@@ -78,7 +78,7 @@ class _Program:
 
     @property
     def seconds_left(self) -> float:
-        return max(0.0, self.execution.deadline - time.time())
+        return max(0.0, self.execution.deadline - time.monotonic())
 
 
 class CallbackExecutions(ExecutionObserver[ResumeResult]):
@@ -95,7 +95,7 @@ class CallbackExecutions(ExecutionObserver[ResumeResult]):
         self._workspace = workspace
         self._limits = limits or Limits()
         self._large_texts = LargeChecks()
-        self._service: ExecutionService[ResumeResult] = ExecutionService(runtime, observer=self)
+        self._service: ExecutionService[ResumeResult] = ExecutionService(runtime, clock=time.monotonic, observer=self)
         self._programs: dict[str, _Program] = {}
         self._unread: BoundedMemory[str, ResumeResult] = BoundedMemory(_MAX_UNREAD, _MAX_UNREAD_BYTES)
         """Ends of programs whose time ran out in a pause, for parents that have not asked yet."""
@@ -104,7 +104,7 @@ class CallbackExecutions(ExecutionObserver[ResumeResult]):
 
     async def begin(self, request: CallbackRequest, *, has_parent: bool = True) -> tuple[str, ResumeResult]:
         """Start a program: its id, and its first calls or its end."""
-        began, deadline = time.perf_counter(), time.time() + request.timeout_seconds
+        began, deadline = time.perf_counter(), time.monotonic() + request.timeout_seconds
         frame = frame_of(request)
         try:
             limits = limits_of(request, self._limits)
@@ -265,7 +265,7 @@ async def parent_specs(
 
 
 def read_reply(entry: ForwardedCall, reply: ToolReply, spec: ToolSpec | None, most_bytes: int) -> Value:
-    """Note a reply, and give the value that it has for the program; none where `entry` has an error then."""
+    """Record a reply; its value for the program, or `None` with an error in `entry`."""
     entry.reply = reply
     if not reply.parsed:
         entry.error = f"no tool {entry.call.name!r}; the tool executor says: {reply.observation}"
@@ -281,12 +281,11 @@ def read_reply(entry: ForwardedCall, reply: ToolReply, spec: ToolSpec | None, mo
 
 
 def with_seconds(frame: Frame, began: float) -> Frame:
-    """With the time that it took, where that is told."""
     return replace(frame, seconds=time.perf_counter() - began) if frame.is_timed else frame
 
 
 def _value(observation: str, spec: ToolSpec | None) -> Value:
-    """What the text says: JSON is parsed where it starts like an object or a list, unless the tool returns text."""
+    """Value of a text: JSON is parsed if it begins like an object or a list, unless the tool returns text."""
     is_text = spec is not None and spec.output_schema is not None and spec.output_schema.get("type") == "string"
     if is_text or observation[:1] not in ("{", "["):
         return observation
@@ -319,7 +318,7 @@ class InlinePrograms:
         self._large_texts = LargeChecks()
 
     async def run(self, request: CallbackRequest, answer: Answer) -> tuple[str, bool]:
-        """A program, to its end: the JSON of the tool, and whether it failed."""
+        """Run a program to its end: the JSON of the tool, and whether it failed."""
         began = time.perf_counter()
         frame = frame_of(request)
         calls = _InlineCalls(request, answer, self._limits.reply_bytes)
@@ -336,8 +335,6 @@ class InlinePrograms:
 
 
 class _InlineCalls:
-    """Inline calls of one program."""
-
     def __init__(self, request: CallbackRequest, answer: Answer, reply_bytes: int) -> None:
         self.entries: list[ForwardedCall] = []
         self._name = request.name or secrets.token_hex(8)
@@ -347,7 +344,7 @@ class _InlineCalls:
         self._reply_barrier = _ReplyBarrier() if request.options.clock is not None else None
 
     def tools(self, specs: Sequence[ToolSpec]) -> list[Tool]:
-        """The parent's, each of which leads here."""
+        """The parent's tools, each of which calls `_serve`."""
         return [Tool(spec=spec, call=partial(self._serve, spec), retry="never") for spec in specs]
 
     async def _serve(self, spec: ToolSpec, arguments: Mapping[str, Value]) -> Value:

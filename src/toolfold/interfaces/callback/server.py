@@ -79,7 +79,7 @@ class ParentCallback(Extension):
         self._any_workspace = any_workspace
 
     def methods(self) -> list[MethodBinding]:
-        """Carries the replies."""
+        """The method that carries the replies."""
         return [MethodBinding(RESUME, ResumeParams, self._resume)]
 
     async def intercept_tool_call(
@@ -175,10 +175,9 @@ def _has_extension(ctx: ServerRequestContext[Any, Any]) -> bool:
 
 
 def refusal_result(error: UsageError) -> types.CallToolResult:
-    """Arguments that no program can be made of."""
+    """Result for arguments that are wrong."""
     return final_result(error_json(error, Frame(seconds=0.0, timeout_seconds=DEFAULT_SECONDS)), has_failed=True)
 
 
 def final_result(text: str, *, has_failed: bool) -> types.CallToolResult:
-    """The end of a program."""
     return types.CallToolResult(content=[types.TextContent(text=text)], is_error=has_failed)

@@ -6,9 +6,8 @@ import asyncio
 import json
 import logging
 import secrets
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
@@ -35,7 +34,7 @@ from toolfold.interfaces.http.settings import Role, Settings
 from toolfold.interfaces.server.signals import OnlyFromHere
 from toolfold.ledger.base import Ledger
 from toolfold.ledger.open import is_shared
-from toolfold.models import Limits
+from toolfold.models import Limits, ToolSpec
 from toolfold.runtime import Runtime
 
 if TYPE_CHECKING:
@@ -104,10 +103,8 @@ def create_app(
     interface.add_routes(app)
     add_pages(app, interface.settings.base_path, toolfold.__version__)
     interface.add_guards(app)
-    app.add_exception_handler(Refusal, interface.responses.refuse)
-    app.add_exception_handler(ToolfoldError, interface.responses.refuse)
-    app.add_exception_handler(HTTPException, interface.responses.refuse)
-    app.add_exception_handler(OSError, interface.responses.refuse)
+    for error in (Refusal, ToolfoldError, HTTPException, OSError):
+        app.add_exception_handler(error, interface.responses.refuse)
     app.add_exception_handler(Exception, interface.responses.break_down)
     return app
 
@@ -125,7 +122,7 @@ class _App(FastAPI):
 
 
 class _HttpInterface:
-    """What the routes share."""
+    """State and routes of the app."""
 
     def __init__(
         self, runtime: Runtime, ledger: Ledger, settings: Settings, limits: Limits, clock: Callable[[], float],
@@ -155,7 +152,6 @@ class _HttpInterface:
         )  # fmt: skip
 
     def add_routes(self, app: FastAPI) -> None:
-        """Every path."""
         app.state.route_descriptions = []
 
         def add(method: str, path: str, endpoint: Callable[..., Awaitable[Response]]) -> None:
@@ -190,7 +186,7 @@ class _HttpInterface:
         self.shots.suspend()
 
     def add_guards(self, app: FastAPI) -> None:
-        """What every request passes first, whatever its path; the last one added is the outermost."""
+        """Middleware of every request; the last one added is the outermost."""
         app.add_middleware(Intakes, gate=self.gate, settings=self.settings)
         if self.settings.is_open:
             text = "without an API key only this machine is served; configure http.keys"
@@ -222,37 +218,33 @@ class _HttpInterface:
             raise Refusal(400, "code is missing; send 'code' and 'tools', or 'continuation_token' and 'tool_results'")
         reserved_names = frozenset(spec.name for spec in self._runtime.tools)
         tools = specs_of(body.tools or [], reserved_names=reserved_names, most=self.settings.max_tools)
-        start = StartRequest(
-            tenant=received.tenant,
-            session=body.session_id or new_session(),
-            code=_python(body.lang, body.code),
-            tools=tools,
-            files=body.files or [],
-            timeout_seconds=self._timeout(body.timeout),
-            request_id=received.request_id,
-            options=body.options(),
-        )
-        return self.responses.respond(request, await self._start(request, start, received))
+        return self.responses.respond(request, await self._start(request, body, body.code, received, tools))
 
     async def execute(self, request: Request) -> Response:
         """Run a program without tools of the client's."""
         received = await self.received(request, may_be_in_body=True, is_start="idempotency-key" not in request.headers)
         body = await self.read(request, received, requests.ExecuteRequest)
+        return self.responses.respond(request, await self._start(request, body, body.code, received))
+
+    async def _start(
+        self, request: Request, body: requests.ExecuteRequest | requests.ProgrammaticRequest, code: str,
+        received: ForwardedRequest, tools: Sequence[ToolSpec] = (),
+    ) -> AnyResponse:  # fmt: skip
+        if body.lang.lower() not in requests.LANGUAGES:
+            raise Refusal(400, f"lang {body.lang[:20]!r} cannot be run here; write Python and send 'py'")
         start = StartRequest(
             tenant=received.tenant,
             session=body.session_id or new_session(),
-            code=_python(body.lang, body.code),
+            code=code,
+            tools=tools,
             files=body.files or [],
             timeout_seconds=self._timeout(body.timeout),
             request_id=received.request_id,
             options=body.options(),
+            # As its prompt tells the model: a timeout caps one run of the sandbox, not the time of tools elsewhere.
+            counts_pauses=not render.is_librechat(request.headers.get("user-agent", "")),
+            hangup=self.hangup(request),
         )
-        return self.responses.respond(request, await self._start(request, start, received))
-
-    async def _start(self, request: Request, start: StartRequest, received: ForwardedRequest) -> AnyResponse:
-        # As its prompt tells the model: a timeout caps one run of the sandbox, not the time that tools take elsewhere.
-        is_librechat = render.is_librechat(request.headers.get("user-agent", ""))
-        start = replace(start, counts_pauses=not is_librechat, hangup=self.hangup(request))
         key, wait = request.headers.get("idempotency-key"), preferred_wait(request)
         if wait is None:
             return await self.executions.start(start, key, received)
@@ -276,7 +268,7 @@ class _HttpInterface:
     async def received(
         self, request: Request, *, may_be_in_body: bool = False, is_start: bool = False, role: Role | None = None
     ) -> ForwardedRequest:
-        """A request and whose it is, which another replica may have found out already; its body is read last."""
+        """A request with its tenant, which another replica may have authenticated; its body is read last."""
         request_headers = headers_of(request)
         headers = {name: request_headers[name] for name in FORWARDED_HEADERS if request_headers.get(name)}
         path, method = self.responses.path(request), request.method
@@ -306,11 +298,9 @@ class _HttpInterface:
         )  # fmt: skip
 
     async def read(self, request: Request, received: ForwardedRequest, model: type[Body]) -> Body:
-        """Its body, of that type."""
         return await read(received.body, model, self.gate, received.tenant, self.hangup(request))
 
     def hangup(self, request: Request) -> Hangup:
-        """Returns when the client has closed its connection."""
         return partial(wait_for_hangup, request)
 
     async def _key_in_body(self, request: Request) -> str:
@@ -324,7 +314,7 @@ class _HttpInterface:
         return key if isinstance(key, str) else ""
 
     async def _tenant(self, request: Request) -> str:
-        """Whose request it is, from its headers; from here on its body is on the tenant's account."""
+        """The tenant of a request, by its headers; its body counts as the tenant's from then on."""
         caller = await self.auth.caller(request.headers)
         admit(request, caller.tenant)
         caller.require(role_for(request.method))
@@ -333,7 +323,7 @@ class _HttpInterface:
     # the server itself
 
     async def preload(self) -> None:
-        """Guests with the data libraries, made while the first requests may come already."""
+        """Prepare guests with the data libraries, while the first requests may already arrive."""
         if not self.settings.preload_data:
             return
         try:
@@ -383,12 +373,6 @@ async def _background(work: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
     finally:
         task.cancel()
         await asyncio.wait([task])
-
-
-def _python(lang: str, code: str) -> str:
-    if lang.lower() not in requests.LANGUAGES:
-        raise Refusal(400, f"lang {lang[:20]!r} cannot be run here; write Python and send 'py'")
-    return code
 
 
 # ----------------------------------------------------------------------------------------------------

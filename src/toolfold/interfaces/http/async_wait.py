@@ -47,7 +47,7 @@ _Task: TypeAlias = AnswerTask[AnyResponse | None]
 
 
 def preferred_wait(request: Request) -> float | None:
-    """How long a request that may be answered with 202 waits for better; `None` for one that may not."""
+    """Seconds after which a request may be answered with 202; `None` if it may not."""
     prefers = request.headers.get("prefer", "")
     if not _ASYNC.search(prefers):
         return None

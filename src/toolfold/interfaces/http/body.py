@@ -35,7 +35,7 @@ _IN_SCOPE: Final = "toolfold.intake"
 
 
 class Intakes:
-    """Gives every request its `Intake`."""
+    """Middleware that gives every request its `Intake`."""
 
     def __init__(self, app: ASGIApp, *, gate: Gate, settings: Settings) -> None:
         self._app = app
@@ -56,7 +56,7 @@ class Intakes:
 
 
 class Intake:
-    """How much of one request's body is read, how fast it must come, and on whose account."""
+    """Limits on the size and pace of one request's body, and the tenant whose account it is on."""
 
     def __init__(self, receive: Receive, gate: Gate, *, most: int, is_json: bool) -> None:
         self._receive = receive
@@ -98,7 +98,7 @@ class Intake:
         self._is_follower = True
 
     async def receive(self) -> Message:
-        """As ASGI's own."""
+        """ASGI's `receive`, with limits."""
         if self._is_whole:
             return await self._receive()
         # As nearly always: a timer that is set and taken back would cost more than the body does.
@@ -118,7 +118,7 @@ class Intake:
             raise Refusal(408, "the body takes too long to arrive; send it again", is_contract=False) from error
 
     def close(self) -> None:
-        """The request was answered."""
+        """Return what the request has reserved."""
         if self._tenant is not None:
             if self._is_follower:
                 self._gate.unfollow(self._tenant)
@@ -160,7 +160,7 @@ def admit(request: Request, tenant: str) -> None:
 
 
 def admit_follower(request: Request) -> None:
-    """The request, which was admitted, is answered with a stream that may never end."""
+    """Count an admitted request whose response is a stream that may never end."""
     intake: Intake = request.scope[_IN_SCOPE]
     intake.follow()
 
@@ -172,7 +172,7 @@ async def wait_for_hangup(request: Request) -> None:
 
 
 def account_of(scope: Scope) -> str:
-    """The tenant whose request it turned out to be, so far."""
+    """The tenant of a request, if it is known by now."""
     intake: Intake | None = scope.get(_IN_SCOPE)
     return "" if intake is None else intake.account
 
@@ -190,7 +190,7 @@ def require_media_type(request: Request, media_type: str) -> None:
 
 
 async def read(raw: bytes, model: type[Body], gate: Gate, tenant: str, hangup: Hangup) -> Body:
-    """A body as a request; a large one waits for its turn, as long as its client does."""
+    """Decode and validate a body; a large one waits for its turn, unless its client leaves."""
     if len(raw) <= _LARGE_BYTES:
         return validate_body(decode_object(raw), model)
     async with gate.large_body(tenant, hangup):
@@ -199,7 +199,6 @@ async def read(raw: bytes, model: type[Body], gate: Gate, tenant: str, hangup: H
 
 # Any: the keys are names of the API.
 def decode_object(raw: bytes) -> dict[str, Any]:
-    """A JSON object."""
     try:
         value = msgspec.json.decode(raw)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
@@ -210,7 +209,7 @@ def decode_object(raw: bytes) -> dict[str, Any]:
 
 
 def validate_body(value: dict[str, Any], model: type[Body]) -> Body:
-    """A request of that type; the first mistake, with its place."""
+    """Validate a body; the error names the first mistake and its place."""
     try:
         return model.model_validate(value)
     except (ValidationError, RecursionError) as error:

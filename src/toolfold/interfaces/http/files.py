@@ -42,7 +42,7 @@ class SessionFiles:
         self._sessions = sessions
 
     def add(self, tenant: str, session: str, uploads: Iterable[tuple[str, bytes]]) -> list[File]:
-        """Keep uploads under names of their own, in order."""
+        """Store uploads under unique names, in order."""
         files: dict[str, File] = {}
         for upload_name, data in uploads:
             name = unique_name(safe_name(upload_name), files)
@@ -63,22 +63,20 @@ class SessionFiles:
         raise Refusal(404, f"no file {file_id[:80]!r} in this session; it may have expired, upload it again")
 
     def remove(self, tenant: str, session: str, file_id: str) -> None:
-        """Forget a file."""
         self._sessions.remove(key_of(tenant, session), self.find(tenant, session, file_id))
 
     def listing(self, tenant: str, session: str) -> list[dict[str, Any]]:
-        """What `GET /files/{session}` shows; both old and new clients find their fields."""
+        """Files of a session, with the fields of old and new clients."""
         key = key_of(tenant, session)
         changed = self._changed_at(key)
         return [{**describe_file(session, file), **changed} for file in self._sessions.listed(key)]
 
     def facts(self, tenant: str, session: str, file_id: str) -> dict[str, Any]:
-        """One line of the listing."""
         file = self.find(tenant, session, file_id)
         return {**describe_file(session, file), **self._changed_at(key_of(tenant, session))}
 
     def read_references(self, tenant: str, session: str, references: Sequence[FileReference]) -> list[File]:
-        """The files that a request refers to, under names that do not collide; the session's own are there anyway."""
+        """Files that a request refers to, under unique names; those of its own session are there anyway."""
         files: dict[str, File] = {}
         for reference in references:
             source = reference.session_id or session
@@ -95,7 +93,7 @@ class SessionFiles:
 
 
 def describe_file(session: str, file: SessionFile) -> dict[str, Any]:
-    """A file with everything that a client may look for."""
+    """A file with every field that a client may look for."""
     file_id = id_of(session, file.name)
     return {
         **file_reference(session, file),
@@ -123,7 +121,6 @@ def key_of(tenant: str, session: str) -> str:
 
 
 def new_session() -> str:
-    """An id nobody can guess."""
     return secrets.token_hex(_ID_CHARACTERS)[:_ID_CHARACTERS]
 
 
@@ -160,7 +157,7 @@ def session_of(recorded: RecordedExecution) -> str:
 
 
 def recorded_response(outcome: Outcome, session: str) -> ApiResponse:
-    """The answer that the end of an execution had."""
+    """Response for an execution whose outcome is on record."""
     files = [file_reference(session, file) for file in outcome.files]
     return render.outcome_response(outcome, session=session, files=files)
 
@@ -192,18 +189,13 @@ class FileRoutes:
 
     async def upload(self, request: Request) -> Response:
         """Put files into a session: a new one, or that of the field `session_id`."""
-        session, files = await self._save_uploads(request)
-        entries = [{"fileId": id_of(session, name), "filename": name} for name in files]
-        body = {"message": "success", "session_id": session, "storage_session_id": session, "files": entries}
-        return json_response(200, body)
+        return json_response(200, await self._save_uploads(request))
 
     async def upload_batch(self, request: Request) -> Response:
         """The same, with a status for each file."""
-        session, files = await self._save_uploads(request)
-        entries = [{"status": "success", "fileId": id_of(session, name), "filename": name} for name in files]
-        counts = {"succeeded": len(entries), "failed": 0}
-        body = {"message": "success", "session_id": session, "storage_session_id": session, "files": entries}
-        return json_response(200, {**body, **counts})
+        body = await self._save_uploads(request)
+        entries = [{"status": "success", **entry} for entry in body["files"]]
+        return json_response(200, {**body, "files": entries, "succeeded": len(entries), "failed": 0})
 
     async def list_files(self, request: Request, session: str) -> Response:
         """The files of a session; an unknown session has none."""
@@ -234,7 +226,8 @@ class FileRoutes:
         await asyncio.to_thread(self._files.remove, tenant, session, file)
         return json_response(200, {"message": "success"})
 
-    async def _save_uploads(self, request: Request) -> tuple[str, list[str]]:
+    # Any: JSON.
+    async def _save_uploads(self, request: Request) -> dict[str, Any]:
         tenant = await self._tenant(request)
         require_media_type(request, "multipart/form-data")
         self._gate.start(tenant)
@@ -251,7 +244,8 @@ class FileRoutes:
         session = validate_body(fields, requests.ExecuteRequest).session_id or new_session()
         files = await asyncio.to_thread(self._files.add, tenant, session, uploads)
         self._metrics.add("uploaded_bytes", sum(file.size for file in files))
-        return session, [file.name for file in files]
+        entries = [{"fileId": id_of(session, file.name), "filename": file.name} for file in files]
+        return {"message": "success", "session_id": session, "storage_session_id": session, "files": entries}
 
 
 def _open_file(session_file: SessionFile) -> tuple[BinaryIO, int]:
@@ -263,7 +257,7 @@ def _open_file(session_file: SessionFile) -> tuple[BinaryIO, int]:
 
 
 async def _pieces(stream: BinaryIO) -> AsyncIterator[bytes]:
-    """A file bit by bit: a client that does not read holds one of them, not all."""
+    """A file in pieces, of which a slow client holds one."""
     with stream:
         stream.seek(0)
         while piece := await asyncio.to_thread(stream.read, _PIECE_BYTES):

@@ -20,7 +20,6 @@ CANCELLED: Final = "Execution cancelled"
 
 
 def too_many_rounds(limit: int) -> str:
-    """The text at the round that is one too many."""
     return f"Exceeded maximum round trips ({limit})"
 
 
@@ -47,7 +46,7 @@ class Refusal(Exception):
 
 
 def rate_limited(seconds: float) -> Refusal:
-    """Come back later."""
+    """A 429 with the time after which to send the request again."""
     return Refusal(429, "rate_limited", is_contract=False, retry_after_seconds=max(1, round(seconds + 0.5)))
 
 
@@ -57,7 +56,7 @@ Hangup: TypeAlias = Callable[[], Coroutine[Any, Any, None]]
 
 
 def hangup_refusal() -> Refusal:
-    """Nobody reads this; the status is what proxies write to their logs in this case."""
+    """The status that proxies log in this case; no client reads it."""
     return Refusal(499, "the client closed the connection", is_contract=False)
 
 
@@ -80,7 +79,7 @@ def retryable_refusal(error: Exception) -> Refusal:
 
 
 def handover_refusal() -> Refusal:
-    """No replica had it for long enough."""
+    """A 503 for an execution that no replica kept for long enough."""
     return Refusal(503, "the execution moves from replica to replica; try again", is_contract=False)
 
 
@@ -127,7 +126,7 @@ LIBRECHAT: Final = "LibreChat/"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApiResponse:
-    """A response, before it is known who reads it."""
+    """A response before it is rendered for its client."""
 
     status: int = 200
     body: dict[str, Any] = field(default_factory=dict)
@@ -136,12 +135,11 @@ class ApiResponse:
 
 
 def is_librechat(user_agent: str) -> bool:
-    """Whether this client is LibreChat, of any version."""
     return user_agent.startswith(LIBRECHAT)
 
 
 def for_client(answer: ApiResponse, user_agent: str) -> tuple[int, dict[str, Any]]:
-    """HTTP status and body for whoever asked."""
+    """HTTP status and body for a client."""
     body = answer.body
     if body.get("status") != "error" or not is_librechat(user_agent):
         return answer.status, body
@@ -153,7 +151,7 @@ def for_client(answer: ApiResponse, user_agent: str) -> tuple[int, dict[str, Any
 
 
 def tool_calls(paused: Paused, *, session: str, token: str) -> ApiResponse:
-    """The client's turn: what it is to execute, and where the server asks its clients, what it is to approve."""
+    """Calls for the client to execute, and approvals for it to decide on where the server asks its clients."""
     asks = {"approvals": _call_bodies(paused.approvals)} if paused.approvals else {}
     return ApiResponse(
         body={
@@ -171,7 +169,7 @@ def _call_bodies(calls: Sequence[Call]) -> list[dict[str, Any]]:
 
 
 def accepted_response(execution_id: str, *, session: str) -> ApiResponse:
-    """Not yet: it runs, and can be waited for."""
+    """The 202 of an execution that still runs."""
     return ApiResponse(status=202, body={"status": "running", "session_id": session, "execution_id": execution_id})
 
 
@@ -182,8 +180,7 @@ def call_name(call_id: int) -> str:
 
 def outcome_response(outcome: Outcome, *, session: str, files: list[dict[str, Any]]) -> ApiResponse:
     """Response for the outcome of a program."""
-    stdout = _with_truncation_note(outcome.stdout, outcome.stdout_cut_bytes)
-    stderr = _with_truncation_note(outcome.stderr, outcome.stderr_cut_bytes)
+    stdout, stderr = _outputs(outcome)
     if outcome.status == "finished":
         body = {"status": "completed", "session_id": session, "stdout": stdout, "stderr": stderr, "files": files}
         # Not where there are none: other clients know answers without it.
@@ -205,19 +202,19 @@ def outcome_response(outcome: Outcome, *, session: str, files: list[dict[str, An
     return error_response(text, status=status, session=session, stdout=stdout, stderr=stderr, known_error=known_error)
 
 
-def _with_truncation_note(text: str, cut_bytes: int) -> str:
-    """Output, and how much of it is missing."""
-    if not cut_bytes:
-        return text
-    return f"{text}\n... (truncated) {cut_bytes} more bytes; write long output to a file in /mnt/data"
+def _outputs(outcome: Outcome) -> tuple[str, str]:
+    """Standard output and standard error, each with a note of how much is missing."""
+
+    def note(cut_bytes: int) -> str:
+        text = f"\n... (truncated) {cut_bytes} more bytes; write long output to a file in /mnt/data"
+        return text if cut_bytes else ""
+
+    return outcome.stdout + note(outcome.stdout_cut_bytes), outcome.stderr + note(outcome.stderr_cut_bytes)
 
 
 def stopped_response(text: str, outcome: Outcome | None, *, session: str) -> ApiResponse:
-    """An execution that may not go on, with what it printed so far."""
-    if outcome is None:
-        return error_response(text, status=400, session=session)
-    stdout = _with_truncation_note(outcome.stdout, outcome.stdout_cut_bytes)
-    stderr = _with_truncation_note(outcome.stderr, outcome.stderr_cut_bytes)
+    """Response for an execution that was stopped, with its output so far."""
+    stdout, stderr = ("", "") if outcome is None else _outputs(outcome)
     return error_response(text, status=400, session=session, stdout=stdout, stderr=stderr)
 
 
@@ -234,7 +231,7 @@ def error_response(
 
 
 def refusal_response(refusal: Refusal) -> ApiResponse:
-    """A request that was turned away; plain for what every client reads from the HTTP status."""
+    """Response to a refused request; plain where the HTTP status says it all."""
     if refusal.retry_after_seconds:
         return ApiResponse(
             status=refusal.status,

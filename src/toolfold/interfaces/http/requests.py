@@ -260,7 +260,6 @@ def _is_usable(schema: dict[str, Any]) -> bool:
 
 
 def replies_of(results: Sequence[ToolResult]) -> list[Reply]:
-    """Replies to calls, in the order given."""
     if not results:
         raise Refusal(400, "tool_results is empty; answer at least one of the open calls")
     replies: dict[int, Reply] = {}
@@ -279,7 +278,7 @@ def replies_of(results: Sequence[ToolResult]) -> list[Reply]:
 
 
 def decisions_of(raw_decisions: Sequence[ApprovalDecision], *, by: str) -> dict[int, Decision]:
-    """Decisions on calls, on record with whose they are."""
+    """Decisions by call, with the tenant that made them."""
     decisions: dict[int, Decision] = {}
     for raw in raw_decisions:
         call_id = _call_id(raw.call_id)
@@ -313,7 +312,7 @@ def check_calls(call_ids: Iterable[int], open_calls: frozenset[int], kind: str =
 
 
 def refuse_large(results: Sequence[ToolResult], limit: int) -> None:
-    """Refuse a result that no program could take."""
+    """Refuse a result that is too large for a program."""
     for result in results:
         size = len(msgspec.json.encode(result.result))
         if size > limit:
@@ -340,7 +339,7 @@ class Continuation:
 
     @property
     def is_start(self) -> bool:
-        """It asks for the first pause, and answers nothing."""
+        """Whether it only asks for the next pause."""
         return not self.replies and not self.decisions
 
 
@@ -404,7 +403,7 @@ class ForwardedRequest:
 
     @property
     def request_id(self) -> str:
-        """What a cancel may call it; empty where the client gave it no name."""
+        """Id by which a cancel may name it; may be empty."""
         return self.headers.get(REQUEST_ID, "")
 
 

@@ -34,14 +34,13 @@ class Responses:
         self._metrics = metrics
 
     def path(self, request: Request) -> str:
-        """Behind the base path."""
         path: str = request.scope["path"]
         return path.removeprefix(self._base_path)
 
     def respond(
         self, request: Request, answer: ApiResponse | ForwardedResponse, headers: Mapping[str, str] | None = None
     ) -> Response:
-        """An answer in the form that this client knows; another replica's as it came."""
+        """Render an answer for its client; another replica's stays as it is."""
         if isinstance(answer, ForwardedResponse):
             return Response(answer.body, status_code=answer.status, headers=dict(answer.headers))
         is_plain = self.path(request) == "/exec" and answer.status != 202
@@ -55,7 +54,7 @@ class Responses:
         return json_response(status, body, {**(headers or {}), **more})
 
     async def refuse(self, request: Request, error: Exception) -> Response:
-        """Every exception that a route may raise on purpose."""
+        """Render an exception that a route raised on purpose."""
         match error:
             case HTTPException():
                 refusal = Refusal(error.status_code, str(error.detail).lower(), is_contract=False)
@@ -81,13 +80,12 @@ class Responses:
         )
 
     async def break_down(self, request: Request, _: Exception) -> Response:
-        """Answer after a bug of ours: the log has the details, the client gets none."""
+        """Answer after an internal error: the log has the details."""
         return self.respond(request, render.refusal_response(Refusal(500, "internal error", is_contract=False)))
 
 
 # Any: whatever JSON a route answers with.
 def json_response(status: int, body: Any, headers: dict[str, str] | None = None) -> Response:
-    """A body as JSON."""
     return Response(msgspec.json.encode(body), status_code=status, media_type="application/json", headers=headers)
 
 

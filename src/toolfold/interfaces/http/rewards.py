@@ -50,7 +50,7 @@ _log: Final = logging.getLogger(__name__)
 
 
 class RequestReader(Protocol):
-    """What the interface reads a request with."""
+    """Reader of requests."""
 
     async def received(self, request: Request, *, is_start: bool = False) -> ForwardedRequest: ...
     async def read(self, request: Request, received: ForwardedRequest, model: type[Body]) -> Body: ...
@@ -83,7 +83,6 @@ class OneShotRoutes:
 
     @property
     def tools(self) -> tuple[ToolSpec, ...]:
-        """For `map_programs`."""
         return self._runtime.tools
 
     async def run(self, text: str, *, options: ProgramOptions, hangup: Hangup | None = None) -> Outcome:
@@ -110,7 +109,6 @@ class OneShotRoutes:
             task.cancel()
 
     async def close(self) -> None:
-        """The server stops."""
         for task in self._tasks:
             task.cancel()
         if self._tasks:
@@ -194,7 +192,7 @@ class OneShotRoutes:
     async def _fill(
         self, put: Callable[[bytes], Awaitable[None]], shots: _BatchRunner, items: AsyncIterator[Item]
     ) -> None:
-        """A line for each program, maybe one that says why there are no more, and nothing at the end."""
+        """Put a line for each program, one for an error that stops the batch, and an empty one at the end."""
         try:
             async with aclosing(map_programs(shots, items, in_flight=2 * self._settings.running)) as outcomes:
                 async for result in outcomes:
@@ -215,7 +213,7 @@ class OneShotRoutes:
 
 
 class _BatchRunner:
-    """Programs of a batch: where one of its own would be told to come later, it waits."""
+    """Programs of a batch, which wait where a single one would be refused for now."""
 
     def __init__(self, shots: OneShotRoutes, gate: Gate) -> None:
         self._shots = shots
@@ -291,7 +289,7 @@ def _file(name: str, data: str) -> File:
 
 
 def run_code_response(outcome: Outcome, body: requests.RunCodeRequest, input_files: Sequence[File]) -> dict[str, Any]:
-    """How the program ended, as a process would have."""
+    """Response for the outcome, as that of a process."""
     if outcome.status == "cancelled":
         return broken(CANCELLED)
     response = render.outcome_response(outcome, session="", files=[]).body
@@ -316,7 +314,7 @@ def run_code_response(outcome: Outcome, body: requests.RunCodeRequest, input_fil
 
 
 def broken(message: str) -> dict[str, Any]:
-    """The program is not to blame, and is not to be judged by this."""
+    """Response for a failure that is not the program's."""
     return {
         "status": "SandboxError", "message": message, "compile_result": None, "run_result": None,
         "executor_pod_name": None, "files": {},

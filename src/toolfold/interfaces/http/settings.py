@@ -85,5 +85,5 @@ class Settings:
 
     @property
     def is_open(self) -> bool:
-        """Nobody has to show a key."""
+        """Whether requests need no key."""
         return not self.keys and self.jwt is None

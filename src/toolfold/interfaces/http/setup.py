@@ -100,7 +100,7 @@ def require_keys(http: HttpConfig) -> None:
 
 
 def _for_tenants(config: Config, tools: Sequence[Tool]) -> list[Tool]:
-    """Without what acts with the operator's own secrets, where no tenant is named that may do that."""
+    """Tools without those that use the operator's secrets, unless a tenant is named that may call them."""
     if config.http.tools or not any(map(is_granted, tools)):
         return list(tools)
     _log.warning("no tenant may call the tools of 'tools.apis' and 'tools.fetch'; name tenants in http.tools")
@@ -151,7 +151,7 @@ def settings_of(config: Config, ledger: Ledger) -> Settings:
 
 
 def _tenants(http: HttpConfig) -> dict[str, Sequence[str]]:
-    """Whose programs may call which tools of the servers, by the names that the interface knows tenants by."""
+    """Globs of the server tools that each tenant may call, by the tenant's internal name."""
     if http.jwt is None:
         return dict(http.tools)
     is_claim = bool(http.jwt.tenant_claim)
@@ -239,7 +239,7 @@ async def serve(
 
 
 def _address(host: str, port: int) -> str:
-    """Where a replica is reached unless it was told; nothing where it listens on every address it has."""
+    """Default address of a replica; empty where it listens on all of its addresses."""
     if host in ("0.0.0.0", "::", ""):  # noqa: S104 - compared, not listened on
         return ""
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"

@@ -40,7 +40,7 @@ def callers_of(definition: ToolDefinition, unset: AllowedCallers = "direct") -> 
 
 
 def check_mark(mark: object, tool: str) -> AllowedCallers:
-    """The mark itself, if it is one."""
+    """The mark, if it is valid."""
     if mark not in get_args(AllowedCallers):
         raise UsageError(f"allowed_callers of {tool!r} is {mark!r}; it must be 'direct', 'code' or 'both'")
     # mypy does not narrow by `in`.
@@ -67,17 +67,15 @@ def listing_siblings() -> AbstractContextManager[None]:
 
 
 def is_listing_siblings() -> bool:
-    """Whether a code mode asks for what is beside it."""
     return _for_siblings.get()
 
 
 def is_listing_for_code() -> bool:
-    """Whether a `CodeModeToolset` or the like is asking."""
     return _for_code.get()
 
 
 def spec_of(definition: ToolDefinition) -> ToolSpec:
-    """What a program may know of a tool."""
+    """`ToolSpec` of a definition."""
     hints = _section(definition.metadata, "annotations")
     module = _section(definition.metadata, FROM_CONFIG)
     return ToolSpec(
@@ -110,7 +108,6 @@ def _reply_schema(definition: ToolDefinition) -> Mapping[str, Json] | None:
 
 # Any: metadata is whatever its author put there.
 def _section(metadata: Mapping[str, Any] | None, key: str) -> Mapping[str, Any]:
-    """One part of it: an MCP server's own words on what its tool does, or ours."""
     section = (metadata or {}).get(key)
     return section if isinstance(section, Mapping) else {}
 
@@ -177,7 +174,7 @@ class _MarkedFunctionToolset(SetMetadataToolset[AgentDepsT]):
 
 
 def _visible_tools(tools: dict[str, ToolsetTool[AgentDepsT]]) -> dict[str, ToolsetTool[AgentDepsT]]:
-    """Without those that only programs may call, unless they are listed for programs."""
+    """Tools without those that only programs may call, unless they are listed for programs."""
     if is_listing_for_code():
         return tools
     return {name: tool for name, tool in tools.items() if callers_of(tool.tool_def) != "code"}

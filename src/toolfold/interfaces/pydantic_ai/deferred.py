@@ -51,7 +51,7 @@ class WaitingCall:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NestedAnswers:
-    """What the outside says to the calls of one program."""
+    """Answers to the calls of one program."""
 
     execution_id: str = ""
     # Any: an approval, or whatever result the outside has for a call.
@@ -114,7 +114,7 @@ def fold(results: DeferredToolResults) -> DeferredToolResults:
 
 # Any: an answer is whatever the outside says.
 def _decision(answer: Any) -> Any:
-    """A plain yes or no in its long form: as the result of a call, `True` would be just that."""
+    """A plain yes or no as an object: as the result of a call, `True` would be a value."""
     if isinstance(answer, bool):
         return ToolApproved() if answer else ToolDenied()
     return answer
@@ -122,7 +122,7 @@ def _decision(answer: Any) -> Any:
 
 # Any: `RunContext.tool_call_metadata`.
 def answers_in(metadata: Any) -> NestedAnswers | None:
-    """The answers that `fold` put there."""
+    """Answers in the metadata that `fold` wrote."""
     note = metadata.get(NOTE) if isinstance(metadata, Mapping) else None
     if note is None:
         return None

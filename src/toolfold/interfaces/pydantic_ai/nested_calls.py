@@ -60,7 +60,7 @@ def through_pydantic_ai(tool: Tool, rest: Handler) -> Handler:
 
 
 def spent_by_program() -> Spent | None:
-    """What the program that makes this call has spent of its budgets; `None` for a direct call."""
+    """Spent budgets of the program that makes this call; `None` for a direct call."""
     nested = _current.get(None)
     return None if nested is None else nested.spent
 
@@ -134,7 +134,7 @@ class NestedCalls:
         return self.manager.ctx
 
     async def value_of(self, tool: Tool, request: CallRequest) -> Value:
-        """The reply's value; waits for the outside as often as the tool leaves the answer to it."""
+        """Value of the reply; pauses as often as the tool defers its answer."""
         call, context = request.call, request.context
         assert context is not None
         if self._is_external(call.tool):  # Pydantic AI has no validator for these
@@ -172,14 +172,14 @@ class NestedCalls:
         self.answers = replace(self.answers, results=results)
 
     async def answer(self, paused: Paused) -> Answers:
-        """Let go on what the outside has answered; `_apply_answer` reads what it said."""
+        """Decisions for the calls that have an answer; `_apply_answer` uses its content."""
         answers = {call.id: self._answer_to(call.id) for call in paused.approvals}
         ready = {call_id: answer for call_id, answer in answers.items() if answer is not _NO_ANSWER}
         return Answers(decisions={call_id: self._decision(call_id, answer) for call_id, answer in ready.items()})
 
     # Any: as below.
     def _decision(self, call_id: int, answer: Any) -> Decision:
-        """For the record, and for what else the answer stands for: a yes or no may, the result of a call may not."""
+        """Decision for the record; a yes or no may stand for later calls, the result of a call may not."""
         metadata = self.answers.metadata.get(call_id)
         note = metadata.get(NOTE) if isinstance(metadata, Mapping) else None
         details: Mapping[str, Any] = note if isinstance(note, Mapping) else {}
@@ -196,7 +196,6 @@ class NestedCalls:
         )
 
     def waiting_for(self, call: Call) -> WaitingCall:
-        """An open call, as the outside is asked for it."""
         deferral = self._deferrals.get(call.id)
         return WaitingCall(
             call_id=call.id,
@@ -215,7 +214,7 @@ class NestedCalls:
         return self.answers.results.get(call_id, _NO_ANSWER)
 
     async def _apply_answer(self, part: ToolCallPart, request: CallRequest, decision: Decision) -> Any:
-        """Do what the outside decided, of this call or of an earlier one for which its answer stands."""
+        """Apply the answer to this call, or a standing one to an earlier call."""
         call_id = request.call.id
         answer = self._answer_to(call_id)
         if answer is _NO_ANSWER:
@@ -308,7 +307,7 @@ class LongProgram:
 
 
 def call_deferral(execution_id: str, open_calls: tuple[Call, ...]) -> CallDeferred:
-    """What `run_code` raises for a program that goes on."""
+    """The exception of `run_code` for a program that still runs."""
     names = list(dict.fromkeys(call.tool for call in open_calls))
     return CallDeferred({NOTE: {"execution_id": execution_id, _RUNNING: True, "open_calls": names}})
 
@@ -317,7 +316,7 @@ class LongPrograms(dict[str, LongProgram]):
     """Programs that continue without their run, by execution id."""
 
     async def wait(self, requests: DeferredToolRequests, timeout_seconds: float | None) -> DeferredToolResults:
-        """Until they have ended or need an answer, or the time is up: what the next run is to be given."""
+        """Wait until programs have ended or need an answer, or the time is up; returns input for the next run."""
         ids = {
             call.tool_call_id: _running_execution_id(requests.metadata.get(call.tool_call_id))
             for call in requests.calls

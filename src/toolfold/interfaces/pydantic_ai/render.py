@@ -38,7 +38,7 @@ def to_return(
     outcome: Outcome, content: Iterable[UserContent] = (), notes: Mapping[str, Any] | None = None,
     revealed: Sequence[str] = (),
 ) -> ToolReturn[Any]:  # fmt: skip
-    """What a program that came to its end has to say; what tools had beside their values goes with it."""
+    """Result of a finished program, with the content that tools returned beside their values."""
     pictures = [picture(file) for file in outcome.files if file.mime.startswith("image/")][:_MOST_PICTURES]
     return ToolReturn(
         return_value=_return_value(outcome),
@@ -49,7 +49,7 @@ def to_return(
 
 
 def to_retry(outcome: Outcome, direct: Iterable[str] = ()) -> ModelRetry:
-    """Why a program did not come to its end, and what it had done by then; `direct` are tools outside of programs."""
+    """Failure of a program and the calls that had succeeded; `direct` are tools outside of programs."""
     if outcome.status == "rejected":
         return ModelRetry(f"{outcome.problem}{_how_to_call(outcome.problem, direct)}\n{_NOTHING_CALLED}")
     parts = [outcome.stderr.strip("\n")]
@@ -76,7 +76,7 @@ def to_exception(error: ToolfoldError, *, had_paused: bool) -> Exception:
 
 
 def account(outcome: Outcome) -> dict[str, Any]:
-    """What an application may want to know of a program; the model does not see it."""
+    """Metadata of a program for the application; the model does not see it."""
     return {
         "execution_id": outcome.execution_id,
         "engine": outcome.engine,
@@ -105,7 +105,7 @@ def _return_value(outcome: Outcome) -> Any:
 
 
 def _how_to_call(problem: Problem | None, direct: Iterable[str]) -> str:
-    """A program called a tool that is there, but not for programs."""
+    """Hint for a call of a tool that programs may not call."""
     if problem is None or problem.kind != "unknown_tool":
         return ""
     names = [name for name in direct if problem.message.startswith(f"no tool {python_name(name)!r}")]
@@ -123,7 +123,7 @@ def _file_lines(outcome: Outcome) -> str:
 
 
 def _successful_calls(calls: tuple[CallRecord, ...]) -> Iterable[str]:
-    """A corrected program should not do again what this one did."""
+    """Calls that a corrected program should not repeat."""
     done = [call for call in calls if call.error is None]
     if not done:
         return ["No call of a tool had succeeded."]

@@ -119,7 +119,7 @@ class RuntimePool:
         )
 
     async def files_text(self, files: Sequence[File]) -> str:
-        """What a model is told of the files that every program has; a guest reads them, once."""
+        """Description of the files that every program has; a guest reads them once."""
         if not files:
             return ""
         if self._described_files is None and asyncio.get_running_loop() in self._states:
@@ -157,7 +157,7 @@ class RuntimePool:
             self._failed_executions.put(run_id, outcome.execution_id)
 
     def failed_execution(self, run_id: str) -> str:
-        """The execution that the next program of this run corrects; nothing if the last one did well."""
+        """Execution that the next program of this run corrects; empty if the last one finished."""
         return self._failed_executions.get(run_id) or ""
 
     def enter(self) -> None:
@@ -176,7 +176,7 @@ class RuntimePool:
             await state.close()
 
     async def paused_execution(self, key: str) -> str:
-        """The execution that was started with this key, if it is paused; else nothing."""
+        """Paused execution that was started with this key; empty if there is none."""
         state = await self._ready_state()
         assert state.ledger is not None
         summaries = await state.ledger.list(limit=1, tenant=key)
@@ -203,7 +203,7 @@ class RuntimePool:
         self._learning(state)
 
     def _learning(self, state: _LoopState) -> Learning:
-        """Of all runtimes here; opens the ledger."""
+        """Learning shared by all runtimes; opens the ledger."""
         if state.ledger is None:
             state.owns_ledger = isinstance(self._ledger, str)
             state.ledger = open_ledger(self._ledger) if isinstance(self._ledger, str) else self._ledger
@@ -267,7 +267,7 @@ class _SharedEngine(EngineWrapper):
 
 
 def with_unique_names(specs: Iterable[ToolSpec]) -> tuple[ToolSpec, ...]:
-    """The same with the identifiers that programs call them by, no two alike."""
+    """Specs with unique Python names."""
     return Catalog(Tool(spec=spec, call=_return_reply) for spec in specs).specs
 
 

@@ -73,7 +73,7 @@ class _Search(ToolsetTool[AgentDepsT]):
 
 @dataclass
 class _SearchState:
-    """What copies of one toolset share."""
+    """State that copies of one toolset share."""
 
     # Any: dependencies of any type.
     toolset: FunctionToolset[Any] = field(default_factory=FunctionToolset)
@@ -222,12 +222,10 @@ def toolsets_of(ctx: RunContext[Any]) -> list[AbstractToolset[Any]]:
 
 
 def searches_of(ctx: RunContext[Any]) -> list[ToolSearchToolset[Any]]:
-    """The tool searches of the agent's run."""
     return [toolset for toolset in toolsets_of(ctx) if isinstance(toolset, ToolSearchToolset)]
 
 
 def is_code_mode(toolset: AbstractToolset[Any]) -> bool:
-    """Whether programs can be run with it."""
     return hasattr(toolset, "runs_programs")
 
 
@@ -246,7 +244,7 @@ def _noted_names(messages: Iterable[ModelMessage], way: str) -> list[str]:
 
 
 def _queries(messages: Iterable[ModelMessage], known_names: Container[str]) -> list[str]:
-    """What was searched for when tools were found that nobody here knows."""
+    """Earlier queries that found tools which are not known here."""
     return [
         note["query"]
         for note in _notes(messages)

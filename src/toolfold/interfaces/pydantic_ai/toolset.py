@@ -127,18 +127,17 @@ class CodeModeToolset(WrapperToolset[AgentDepsT]):
 
     @property
     def runs_programs(self) -> bool:
-        """For a tool search in the same agent."""
+        """Marks a code mode for a tool search in the same agent."""
         return True
 
     @property
     def home(self) -> RuntimePool:
-        """Where programs run, shared by all copies."""
+        """Runtime pool, shared by all copies."""
         assert self._pool is not None
         return self._pool
 
     @property
     def tool_name_conflict_hint(self) -> str:
-        """For the error that Pydantic AI raises."""
         return "Wrap one of the toolsets in a `PrefixedToolset`, or put both into one `CodeModeToolset`."
 
     async def __aenter__(self) -> Self:
@@ -295,7 +294,7 @@ class CodeModeToolset(WrapperToolset[AgentDepsT]):
             raise to_exception(error, had_paused=bool(nested.answers.execution_id)) from error
 
     async def _answers(self, ctx: RunContext[AgentDepsT], key: str) -> NestedAnswers:
-        """The outside's answers to the calls of this program, if it has been waiting for them."""
+        """Answers to the calls of this program, if it was paused for them."""
         answers = answers_in(ctx.tool_call_metadata)
         if answers is not None:
             return answers
@@ -353,7 +352,6 @@ def _manager(
 
 # Any: dependencies do not matter here.
 def _visible_names(ctx: RunContext[Any]) -> list[str]:
-    """The tools that the model can call directly."""
     tools = ctx.tool_manager.tools if ctx.tool_manager is not None else None
     return [name for name in tools or {} if name != RUN_CODE]
 
