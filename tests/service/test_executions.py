@@ -6,6 +6,7 @@ from typing import Any, get_args
 
 import pytest
 
+from toolfold.errors import LedgerFailed
 from toolfold.ledger.memory import MemoryLedger
 from toolfold.models import Outcome, Paused, Reply, ToolSpec
 from toolfold.runtime import Runtime
@@ -71,6 +72,22 @@ async def test_a_pause_ends_on_record_at_its_deadline_with_or_without_its_guest(
     assert recorded.outcome is not None
     assert (recorded.outcome.status, service.get(execution.execution_id)) == ("timeout", None)
     assert notes.heard == [1, -1, "timeout", heard]
+
+
+async def test_whoever_waits_for_a_pause_is_told_of_its_deadline_also_where_nothing_can_be_written() -> None:
+    class FullLedger(MemoryLedger):
+        async def finish(self, *_: Any, **__: Any) -> None:
+            raise LedgerFailed("no room")
+
+    notes = Notes()
+    async with Runtime(ledger=FullLedger()) as runtime:
+        service: ExecutionService[str] = ExecutionService(runtime, observer=notes)
+        execution = await pause(service, runtime)
+        service.expire(execution)
+        await service.wait_for_expiry(execution.execution_id)
+        await service.close()
+
+    assert notes.heard == [1, -1, "timeout", None]
 
 
 async def test_an_execution_goes_on_from_its_pause_and_is_remembered_after_its_end() -> None:
