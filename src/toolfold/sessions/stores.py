@@ -23,12 +23,8 @@ from functools import partial
 from pathlib import Path
 from typing import BinaryIO, Final, Protocol, TypedDict
 
+from toolfold.file_locks import lock_folder
 from toolfold.models import File
-
-try:
-    import fcntl
-except ImportError:  # on Windows one process has the folder to itself
-    fcntl = None  # type: ignore[assignment]
 
 _READS: Final = 10
 _INDEX: Final = "index.json"
@@ -270,7 +266,7 @@ class FolderStore:
     def _locked(self, folder: Path) -> Iterator[None]:
         """The one writer of a session's folder, which is there when this is entered."""
         with self._writing:
-            handle = _locked_folder(folder)
+            handle = lock_folder(folder, _LOCK)
             try:
                 yield
             finally:
@@ -278,27 +274,6 @@ class FolderStore:
 
     def _of(self, session: str) -> Path:
         return self._folder / base64.b32encode(hashlib.sha256(session.encode()).digest()).decode().rstrip("=").lower()
-
-
-def _locked_folder(folder: Path) -> int:
-    """A descriptor that has the folder's lock until it is closed; the folder is made where it is missing."""
-    while True:
-        folder.mkdir(exist_ok=True, mode=0o700)
-        try:
-            handle = os.open(folder / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        except FileNotFoundError:
-            continue  # deleted since: there is a new folder to lock
-        try:
-            if fcntl is not None:
-                fcntl.flock(handle, fcntl.LOCK_EX)
-            if os.path.samestat(os.fstat(handle), os.stat(folder / _LOCK)):
-                return handle
-        except FileNotFoundError:
-            pass
-        except BaseException:
-            os.close(handle)
-            raise
-        os.close(handle)
 
 
 def _index(folder: Path) -> dict[str, _Entry]:

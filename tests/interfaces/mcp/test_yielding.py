@@ -19,7 +19,6 @@ from tests.interfaces.mcp.test_stdio import server
 from toolfold.errors import UsageError
 from toolfold.interfaces.mcp.render import TRUNCATED
 from toolfold.interfaces.mcp.tasks import (
-    ExecutionLocks,
     YieldPolicy,
     check_id,
     new_id,
@@ -420,15 +419,3 @@ def test_an_id_belongs_to_its_owner() -> None:
     assert check_id(mine, "me") == mine
     with pytest.raises(UsageError):
         check_id(mine, "you")
-
-
-def test_a_program_that_no_process_ever_held_is_nobodys_to_take(tmp_path: Path) -> None:
-    one, two = ExecutionLocks(tmp_path / "held"), ExecutionLocks(tmp_path / "held")
-
-    assert not one.take("a", is_new=False)
-    assert one.take("a", is_new=True)
-    assert not two.take("a", is_new=False)
-    one.close()
-    assert two.take("a", is_new=False)
-    two.drop("a", has_ended=True)
-    assert not one.take("a", is_new=False)

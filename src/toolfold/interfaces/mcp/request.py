@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any, Final
 
 import anyio
@@ -16,8 +15,9 @@ from toolfold.interfaces.mcp.clients import Clients, ask, is_legacy
 from toolfold.interfaces.mcp.program import McpProgram
 from toolfold.interfaces.mcp.questions import CLIENT_ROUNDS, Question
 from toolfold.interfaces.mcp.render import running_result, superseded_result
-from toolfold.interfaces.mcp.tasks import ExecutionLocks, YieldPolicy, has_tasks, task_result
+from toolfold.interfaces.mcp.tasks import YieldPolicy, has_tasks, task_result
 from toolfold.models import Outcome
+from toolfold.service.locks import ExecutionLocks
 
 Context = ServerRequestContext[Any, Any]
 """Any: nothing here reads what the lifespan yields or what the transport puts into a request."""
@@ -30,52 +30,38 @@ _LISTEN_AFTER_SECONDS: Final = 0.5
 """Most programs have ended by then, and whoever reads along costs them something."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ServeOptions:
-    """What one request gets of a program."""
-
-    yield_seconds: float | None = None
-    """After which it answers although the program runs; `None` is never."""
-    is_wait: bool = False
-    """Its client may leave: the program stays."""
-
-
 class ProgramService:
     """The programs of an interface that clients wait for, and those that wait for their clients.
 
     Args:
         clients: Has those that have not ended.
         spawn: Runs work in the background.
-        holds: Those that a client knows by id.
+        locks: Of those that a client knows by id.
         yielding: When they answer before they have ended.
     """
 
     # Any: what a coroutine yields and is sent is asyncio's business.
     def __init__(
-        self, clients: Clients, spawn: Callable[[Any], None], holds: ExecutionLocks, yielding: YieldPolicy | None = None
+        self, clients: Clients, spawn: Callable[[Any], None], locks: ExecutionLocks, yielding: YieldPolicy | None = None
     ) -> None:
         self.yielding = yielding or YieldPolicy()
         self._clients = clients
         self._spawn = spawn
-        self._locks = holds
+        self.locks = locks
         self._parked: dict[str, asyncio.TimerHandle] = {}
         self._yielded_programs: dict[str, McpProgram] = {}
-        """By execution id: those whose clients come back with `wait_program`."""
+        """Programs whose clients come back with `wait_program`, by execution id."""
 
     async def close(self) -> None:
-        """The interface is being left: end the programs, but for those that the next process can go on with."""
+        """End the programs, except those that the next process can continue."""
         for timer in self._parked.values():
             timer.cancel()
         await asyncio.gather(*(self._leave(program) for program in tuple(self._clients.programs.values())))
 
-    def drop_locks(self) -> None:
-        """The record has all of what was left to other processes, so that they may have it."""
-        self._locks.close()
-
     async def _leave(self, program: McpProgram) -> None:
-        """A client that knows a program by its id comes back for it, to whichever process it meets."""
+        # A client that knows a program by its id comes back for it, to whichever process it meets.
         is_known = program.execution_id in self._yielded_programs
-        if is_known and program.is_durable and self._locks.are_shared and not program.is_done:
+        if is_known and program.is_durable and self.locks.are_shared and not program.is_done:
             await program.release()
             self._clients.programs.pop(program.id, None)
         else:
@@ -86,12 +72,8 @@ class ProgramService:
         """A program that has yielded, if it is here."""
         return self._yielded_programs.get(execution_id)
 
-    def may_revive(self, execution_id: str) -> bool:
-        """Whether no living process goes on with a program that is not here, so that this one may."""
-        return self._locks.take(execution_id, is_new=False)
-
     def add(self, program: McpProgram) -> None:
-        """One that was brought back from its record."""
+        """Add a program that was revived from its record."""
         self._clients.programs[program.id] = program
         self._yielded_programs[program.execution_id] = program
 
@@ -107,14 +89,21 @@ class ProgramService:
         return program
 
     async def serve(
-        self, context: Context, program: McpProgram, options: ServeOptions
+        self, context: Context, program: McpProgram, *, yield_seconds: float | None, is_wait: bool
     ) -> Outcome | types.CallToolResult | types.InputRequiredResult | dict[str, Any]:
-        """Until it has ended, has a question for a client that comes back, or yields; perhaps as a task."""
-        stays = options.is_wait
+        """Wait until it has ended, has a question for a client that comes back, or yields; perhaps as a task.
+
+        Args:
+            context: Of the request.
+            program: To wait for.
+            yield_seconds: When to answer although the program runs; `None` is never.
+            is_wait: The program stays if the client leaves.
+        """
+        stays = is_wait
         question_tasks: dict[str, asyncio.Task[None]] = {}
         turn = program.take_turn()
         try:
-            async for _ in program.news(options.yield_seconds, _LISTEN_AFTER_SECONDS):
+            async for _ in program.news(yield_seconds, _LISTEN_AFTER_SECONDS):
                 await _tell_progress(context, program)
                 if not program.has_turn(turn):
                     stays = True
@@ -131,7 +120,7 @@ class ProgramService:
             if not program.is_done:
                 stays = True
                 self._keep(program)
-                return task_result(program) if has_tasks(context) and not options.is_wait else _yield_result(program)
+                return task_result(program) if has_tasks(context) and not is_wait else _yield_result(program)
         finally:
             for task in question_tasks.values():
                 task.cancel()
@@ -145,27 +134,26 @@ class ProgramService:
         return program.outcome()
 
     async def stop(self, program: McpProgram) -> Outcome:
-        """End a program, as its client asked for, with what it printed since the last answer."""
+        """End a program for its client."""
         program.take_turn()
         outcome = await program.stop()
         self.forget(program)
         return outcome
 
     def forget(self, program: McpProgram) -> None:
-        """Its client has all of it."""
+        """Drop a program whose client has its result."""
         self._clients.programs.pop(program.id, None)
         self._yielded_programs.pop(program.execution_id, None)
-        self._locks.drop(program.execution_id, has_ended=True)
+        self.locks.drop(program.execution_id, has_ended=True)
 
     def _keep(self, program: McpProgram) -> None:
         self._yielded_programs.setdefault(program.execution_id, program)
-        self._locks.take(program.execution_id, is_new=True)
+        self.locks.take(program.execution_id, is_new=True)
         unread = [candidate for candidate in self._yielded_programs.values() if candidate.is_done]
         for old in unread[: max(0, len(unread) - _MOST_UNREAD)]:
             self.forget(old)
 
     def _come_again(self, program: McpProgram, questions: Mapping[str, Question]) -> types.InputRequiredResult:
-        """The program stands still until the client asks again, with answers; for so long and no longer."""
         program.park()
         loop = asyncio.get_running_loop()
         self._parked[program.id] = loop.call_later(ANSWER_WAIT_SECONDS, self._expire, program)
@@ -176,21 +164,19 @@ class ProgramService:
         return types.InputRequiredResult(input_requests=dict(questions), request_state=program.id)
 
     def _expire(self, program: McpProgram) -> None:
-        """Nobody came back with an answer."""
         self._parked.pop(program.id, None)
         self.forget(program)
         self._spawn(program.cancel())
 
 
 def _yield_result(program: McpProgram) -> types.CallToolResult:
-    return running_result(
-        program.execution_id, printed=program.printed(), calls=program.open_calls, seconds=program.seconds
-    )
+    printed = program.output.take(program.limits.output_bytes)
+    return running_result(program.execution_id, printed=printed, calls=program.open_calls, seconds=program.seconds)
 
 
 async def _tell_progress(context: Context, program: McpProgram) -> None:
-    for progress in program.take_progress():
-        await context.session.report_progress(progress.step, None, progress.message)
+    for step, message in program.take_messages():
+        await context.session.report_progress(step, None, message)
 
 
 async def _has_questions(program: McpProgram) -> bool:

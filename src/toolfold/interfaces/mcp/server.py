@@ -34,9 +34,8 @@ from toolfold.interfaces.mcp.clients import (
 from toolfold.interfaces.mcp.offer import Offer, ToolBridge
 from toolfold.interfaces.mcp.program import McpProgram
 from toolfold.interfaces.mcp.render import ClientFiles, StoredFile, failed, to_mcp, to_result
-from toolfold.interfaces.mcp.request import ANSWER_WAIT_SECONDS, ProgramService, ServeOptions
+from toolfold.interfaces.mcp.request import ANSWER_WAIT_SECONDS, ProgramService
 from toolfold.interfaces.mcp.tasks import (
-    ExecutionLocks,
     Tasks,
     YieldPolicy,
     check_id,
@@ -57,6 +56,7 @@ from toolfold.interfaces.mcp.texts import (
 )
 from toolfold.models import Limits, Outcome
 from toolfold.runtime import Runtime
+from toolfold.service.locks import ExecutionLocks
 
 Context = ServerRequestContext[Any, Any]
 """Any: nothing here reads what the lifespan yields or what the transport puts into a request."""
@@ -122,10 +122,7 @@ class McpServer:
             on_read_resource=self._read_resource,
             on_subscriptions_listen=ListenHandler(self._changes),
         )
-        Tasks(
-            find=self._service.find, revive=self._revive, stop=self._service.stop, forget=self._service.forget,
-            result=self._result,
-        ).add_to(self.server)  # fmt: skip
+        Tasks(self._service, self._find, self._result).add_to(self.server)
         # What the client hands back is sealed: nobody resumes a program that is not theirs.
         security = RequestStateSecurity.ephemeral(ttl=ANSWER_WAIT_SECONDS)
         self.server.middleware += [RequestStateBoundary(security, default_audience=NAME), self._on_each_request]
@@ -144,7 +141,7 @@ class McpServer:
         self._leaving.set()
         if self._background:
             await asyncio.wait(self._background)
-        self._service.drop_locks()
+        self._service.locks.close()
 
     async def connect(self) -> None:
         """Begin to connect the bridged servers; once, and without waiting for any of them."""
@@ -229,7 +226,7 @@ class McpServer:
                 program = await self._start(context, arguments, is_durable=seconds is not None)
             now = asyncio.get_running_loop().time()
             seconds = remaining_seconds(seconds, now - _CAME_AT.get(now))
-            return await self._serve(context, program, ServeOptions(yield_seconds=seconds, is_wait=is_wait))
+            return await self._serve(context, program, seconds, is_wait=is_wait)
         except ToolfoldError as error:
             return to_mcp(error)
 
@@ -270,16 +267,18 @@ class McpServer:
         if not isinstance(is_cancel, bool):
             raise UsageError(f"cancel must be true or false, got {is_cancel!r}; the program was left alone")
         seconds = self._service.yielding.seconds_for(arguments.get("yield_after_seconds"))
-        program = self._service.find(execution_id) or await self._revive(context, execution_id)
+        program = await self._find(context, execution_id)
         if isinstance(program, Outcome):
             return self._result(context, program)
         if is_cancel:
             return await self._final_result(context, program, await self._service.stop(program))
         program.questions.rounds = 0  # the client counts them anew for each request
-        return await self._serve(context, program, ServeOptions(yield_seconds=seconds, is_wait=True))
+        return await self._serve(context, program, seconds, is_wait=True)
 
-    async def _revive(self, context: Context, execution_id: str) -> McpProgram | Outcome:
-        """A program whose process is gone: its outcome, or the program itself, which goes on here."""
+    async def _find(self, context: Context, execution_id: str) -> McpProgram | Outcome:
+        """A program that has yielded; one whose process is gone continues here, or has an outcome on record."""
+        if (program := self._service.find(execution_id)) is not None:
+            return program
         recorded = await self._runtime.executions.recorded(execution_id)
         if recorded is None:
             raise unknown_program(execution_id)
@@ -289,7 +288,7 @@ class McpServer:
             raise UsageError(
                 f"program {execution_id!r} ended with the server that ran it: a session's variables are lost with it"
             )
-        if not self._service.may_revive(execution_id):
+        if not self._service.locks.take(execution_id, is_new=False):
             raise UsageError(f"program {execution_id!r} runs in another process of this server; wait for it there")
         await self._offer.wait_for_mentioned(recorded.start_record.program.text)
         program = McpProgram(
@@ -303,13 +302,15 @@ class McpServer:
         self._service.add(program)
         return program
 
-    async def _serve(self, context: Context, program: McpProgram, options: ServeOptions) -> CallToolResponse:
-        result = await self._service.serve(context, program, options)
+    async def _serve(
+        self, context: Context, program: McpProgram, seconds: float | None, *, is_wait: bool
+    ) -> CallToolResponse:
+        result = await self._service.serve(context, program, yield_seconds=seconds, is_wait=is_wait)
         return await self._final_result(context, program, result) if isinstance(result, Outcome) else result
 
     async def _final_result(self, context: Context, program: McpProgram, outcome: Outcome) -> types.CallToolResult:
         """With what it printed since the last answer, where there was one."""
-        rest = await program.rest_of(outcome)
+        rest = await program.output.rest_of(outcome)
         return self._result(context, rest, program, has_yielded=rest is not outcome)
 
     def _result(

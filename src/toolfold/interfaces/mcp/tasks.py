@@ -1,4 +1,4 @@
-"""MCP tasks extension (programs that yield become tasks), with yield times, program ids and program locks.
+"""MCP tasks extension (programs that yield become tasks), with yield times and program ids.
 
 Such a client polls `tasks/get` itself, so that no model spends a turn on waiting. A task's id is that of its program,
 and what the program asks is in the task until `tasks/update` brings the answer.
@@ -6,18 +6,14 @@ and what the program asks is in the task until `tasks/update` brings the answer.
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
-import os
 import re
 import secrets
 import time
 from collections.abc import Awaitable, Callable, Mapping
-from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import mcp_types as types
 from mcp.server.context import ServerRequestContext
@@ -29,6 +25,9 @@ from toolfold.errors import ToolfoldError, UsageError
 from toolfold.interfaces.mcp.clients import is_legacy, owner_of
 from toolfold.interfaces.mcp.program import McpProgram
 from toolfold.models import Outcome
+
+if TYPE_CHECKING:
+    from toolfold.interfaces.mcp.request import ProgramService
 
 TASKS: Final = "io.modelcontextprotocol/tasks"
 _MISSING_CAPABILITY: Final = -32021
@@ -82,23 +81,17 @@ class Tasks:
     """The extension's methods.
 
     Args:
-        find: A program that has yielded, if it is here.
-        revive: The same from its record.
-        stop: Ends one.
-        forget: Has no more use for one that has ended.
+        service: Has the programs that have yielded.
+        find: A program, from its record if need be; its outcome, if it has ended elsewhere.
         result: What its client would have been told.
     """
 
     def __init__(
-        self, *, find: Callable[[str], McpProgram | None],
-        revive: Callable[[Context, str], Awaitable[McpProgram | Outcome]],
-        stop: Callable[[McpProgram], Awaitable[Outcome]], forget: Callable[[McpProgram], None],
+        self, service: ProgramService, find: Callable[[Context, str], Awaitable[McpProgram | Outcome]],
         result: Callable[[Context, Outcome, McpProgram | None], types.CallToolResult],
     ) -> None:  # fmt: skip
+        self._service = service
         self._find = find
-        self._revive = revive
-        self._stop = stop
-        self._forget = forget
         self._result = result
         self._ended_tasks: dict[str, _EndedTask] = {}
 
@@ -137,9 +130,9 @@ class Tasks:
 
     async def _cancel(self, context: Context, params: TaskParams) -> dict[str, Any]:
         task = await self._task(context, params)
-        if isinstance(task, McpProgram) and not task.is_done:
-            await self._stop(task)
         if isinstance(task, McpProgram):
+            if not task.is_done:
+                await self._service.stop(task)
             self._end_task(context, task)
         return {}
 
@@ -160,32 +153,28 @@ class Tasks:
             over = self._ended_tasks.get(execution_id)
             if over is not None and over.owner == owner:
                 return over
-            program_or_outcome = self._find(execution_id) or await self._revive(context, execution_id)
+            program = await self._find(context, execution_id)
         except UsageError as error:
             raise MCPError(types.INVALID_PARAMS, str(error)) from error
-        if isinstance(program_or_outcome, McpProgram):
-            return program_or_outcome
-        return self._keep(context, execution_id, self._payload_of(context, program_or_outcome, None))
+        if isinstance(program, McpProgram):
+            return program
+        task = _task_of(execution_id, "completed", program.seconds, _RESULT_TTL_SECONDS)
+        return self._keep(context, execution_id, {**task, **self._result_of(context, program, None)})
 
     def _end_task(self, context: Context, program: McpProgram) -> _EndedTask:
-        self._forget(program)
+        self._service.forget(program)
         try:
-            payload = self._payload_of(context, program.outcome(), program)
+            payload = self._result_of(context, program.outcome(), program)
         except ToolfoldError as error:
             payload = {"status": "failed", "error": {"code": types.INTERNAL_ERROR, "message": str(error)}}
         return self._keep(context, program.execution_id, {**_task_of_program(program, "completed"), **payload})
 
-    def _payload_of(self, context: Context, outcome: Outcome, program: McpProgram | None) -> dict[str, Any]:
-        """How it ended; what a program did wrong is part of its result, as it is without tasks."""
-        facts = {} if program is not None else _task_of_outcome(outcome)
+    def _result_of(self, context: Context, outcome: Outcome, program: McpProgram | None) -> dict[str, Any]:
+        """A program's own failure is part of its result, as it is without tasks."""
         if outcome.status == "cancelled":
-            return {**facts, "status": "cancelled"}
+            return {"status": "cancelled"}
         result = self._result(context, outcome, program)
-        return {
-            **facts,
-            "status": "completed",
-            "result": result.model_dump(mode="json", by_alias=True, exclude_none=True),
-        }
+        return {"status": "completed", "result": result.model_dump(mode="json", by_alias=True, exclude_none=True)}
 
     def _keep(self, context: Context, execution_id: str, payload: dict[str, Any]) -> _EndedTask:
         over = self._ended_tasks[execution_id] = _EndedTask(owner_of(context), payload)
@@ -195,20 +184,16 @@ class Tasks:
 
 
 def _task_of_program(program: McpProgram, status: str) -> dict[str, Any]:
-    ttl_seconds = program.limits.wall_seconds + _RESULT_TTL_SECONDS
-    return _task_of(program.execution_id, status, program.began_at, ttl_seconds)
+    return _task_of(program.execution_id, status, program.seconds, program.limits.wall_seconds + _RESULT_TTL_SECONDS)
 
 
-def _task_of_outcome(outcome: Outcome) -> dict[str, Any]:
-    return _task_of(outcome.execution_id, "completed", time.time() - outcome.seconds, _RESULT_TTL_SECONDS)
-
-
-def _task_of(execution_id: str, status: str, began: float, ttl_seconds: float) -> dict[str, Any]:
+def _task_of(execution_id: str, status: str, seconds: float, ttl_seconds: float) -> dict[str, Any]:
+    now = time.time()
     return {
         "taskId": execution_id,
         "status": status,
-        "createdAt": _moment(began),
-        "lastUpdatedAt": _moment(time.time()),
+        "createdAt": _moment(now - seconds),
+        "lastUpdatedAt": _moment(now),
         "ttlMs": int(ttl_seconds * 1000),
         "pollIntervalMs": _POLL_MILLISECONDS,
     }
@@ -312,58 +297,3 @@ def unknown_program(execution_id: str) -> UsageError:
 
 def _mark(random_part: str, owner: str) -> str:
     return hashlib.sha256(f"{random_part}\0{owner}".encode()).hexdigest()[:_MARK_CHARACTERS]
-
-
-class ExecutionLocks:
-    """Which programs a living process goes on with: one locked file each, which the kernel frees when that ends.
-
-    Args:
-        folder: Beside a ledger that lasts; `None` where there is none, so that no other process knows the programs.
-    """
-
-    def __init__(self, folder: Path | None) -> None:
-        self._folder = folder
-        self._lock_fds: dict[str, int] = {}
-
-    @property
-    def are_shared(self) -> bool:
-        """Whether another process can take what this one drops."""
-        return self._folder is not None
-
-    def take(self, execution_id: str, *, is_new: bool) -> bool:
-        """Whether this process may go on with it; one that is not new must have been held by a process before."""
-        if execution_id in self._lock_fds:
-            return True
-        if self._folder is None:
-            return is_new
-        try:
-            if is_new:
-                self._folder.mkdir(mode=0o700, exist_ok=True)
-            fd = os.open(self._folder / execution_id, os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if is_new else 0), 0o600)
-        except OSError:
-            return is_new  # a disk that takes no file costs the restart, not the program
-        try:
-            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            os.close(fd)
-            return False
-        except OSError:
-            os.close(fd)
-            return is_new  # nor do locks that this disk does not have
-        self._lock_fds[execution_id] = fd
-        return True
-
-    def drop(self, execution_id: str, *, has_ended: bool) -> None:
-        """It has ended, or another process may have it."""
-        fd = self._lock_fds.pop(execution_id, None)
-        if fd is None or self._folder is None:
-            return
-        if has_ended:
-            with suppress(OSError):
-                os.unlink(self._folder / execution_id)
-        os.close(fd)
-
-    def close(self) -> None:
-        """This process stops; what it held can be taken by the next."""
-        for execution_id in tuple(self._lock_fds):
-            self.drop(execution_id, has_ended=False)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import fcntl
 import heapq
 import json
 import os
@@ -24,6 +23,7 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn
 
 from toolfold.errors import UsageError
 from toolfold.execution.batch import Item
+from toolfold.file_locks import try_lock
 from toolfold.interfaces.cli.commands.run import stdout_to_stderr
 from toolfold.interfaces.cli.inputs import limits_for
 from toolfold.interfaces.cli.load_tools import load_tools
@@ -184,9 +184,8 @@ def open_results(path: Path) -> Iterator[Results]:
         raise UsageError(f"results {str(path)!r} cannot be written: {error.strerror}") from error
     try:
         try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            raise UsageError(f"another batch is writing to {str(path)!r}; wait for it, or name another file") from error
+            if not try_lock(descriptor):
+                raise UsageError(f"another batch is writing to {str(path)!r}; wait for it, or name another file")
         except OSError as error:
             reason = (error.strerror or "unknown reason").lower()
             raise UsageError(f"results {str(path)!r} cannot be locked: {reason}; put them on a local disk") from error

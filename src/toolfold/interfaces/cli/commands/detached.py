@@ -1,8 +1,8 @@
 """Detached runs: `toolfold run --detach` starts a process that runs one program and exits when it has ended.
 
 1. The ledger is the only way between it and the commands that wait: output, questions, answers, and the word to stop.
-2. A file in the state folder says how the program was started. The process holds a lock on it, so who finds it unlocked
-   knows that the process is gone, and starts another one that goes on with the program from its record.
+2. A file in the state folder has the options, and the process has its lock. A command that finds it unlocked starts
+   another process, which continues the program from its record.
 3. A ledger that cannot be written, because its disk is full or its server is away, is waited for: no call is made that
    is not on record, and the end is written however long that takes.
 """
@@ -10,12 +10,11 @@
 from __future__ import annotations
 
 import asyncio
-import fcntl
 import json
 import os
 import signal
 import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
@@ -29,20 +28,18 @@ from toolfold.interfaces.cli.inputs import RunOptions
 from toolfold.interfaces.cli.load_tools import load_apis, load_tools
 from toolfold.interfaces.cli.process import Exit, exit_of_error, exit_of_status, run_to_end
 from toolfold.interfaces.cli.setup import choose_engine, nearest_config, open_for_command, runtime_factory
-from toolfold.ledger.listing import changes_of
-from toolfold.ledger.remote_approval import DecisionStore, LedgerApproval
+from toolfold.ledger.remote_approval import LedgerApproval
 from toolfold.models import NOTHING_RAN, Limits, Outcome, ProgramOptions
 from toolfold.runtime import Runtime
+from toolfold.service.locks import ExecutionLocks
+from toolfold.service.wait import PatientLedger, serve_waiters, wait_until_written
 
 if TYPE_CHECKING:
     from toolfold.config import Config
     from toolfold.execution.registry import BackgroundExecution
-    from toolfold.ledger.base import Entry, Ledger
+    from toolfold.ledger.base import Ledger
 
-THE_PROGRAM: Final = 0
-"""Where a decision names a call, this is the program: it shall end."""
 _APPROVALS_WAIT: Final = 3600.0
-_RETRY_SECONDS: Final = 0.5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,34 +96,17 @@ def start(job: DetachedJob) -> dict[str, Any]:
 
 # Any: JSON values.
 def restart(execution_id: str, text: str, limits: Limits) -> dict[str, Any]:
-    """Another process for a program whose own is gone; as `start`."""
-    options = _options(json.loads(_path(execution_id).read_bytes()))
+    """Start another process for a program whose own is gone; the result is that of `start`."""
+    options = _options(json.loads(detached_locks().read(execution_id)))
     return start(DetachedJob(execution_id=execution_id, options=options, text=text, limits=limits, is_new=False))
 
 
-def is_orphaned(execution_id: str) -> bool:
-    """Whether it was detached, and its process is gone."""
-    try:
-        handle = os.open(_path(execution_id), os.O_RDWR | os.O_CLOEXEC)
-    except OSError:
-        return False
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        return False
-    finally:
-        os.close(handle)
-    return True
+def detached_locks() -> ExecutionLocks:
+    """Locks of the detached programs of this user that have not ended."""
+    # Imported here: only these commands need it.
+    import platformdirs  # noqa: PLC0415
 
-
-def is_detached(execution_id: str) -> bool:
-    """Whether it was, and has not ended."""
-    return _path(execution_id).exists()
-
-
-def forget(execution_id: str) -> None:
-    """It has ended."""
-    _path(execution_id).unlink(missing_ok=True)
+    return ExecutionLocks(platformdirs.user_state_path("toolfold") / "detached", is_required=True)
 
 
 # in the process of its own
@@ -167,39 +147,29 @@ class _Starter:
 
 
 def _serve(job: DetachedJob, starter: _Starter) -> None:
+    locks = detached_locks()
     try:
-        lock = _lock(job)
-        if lock is None:
+        if not _take_lock(job, locks):
             starter.tell("", Exit.OPEN)  # another process was faster
             return
         config = nearest_config(job.options.config)
         make_runtime, ledger = _runtime_for(job, config)
-        run_to_end(_run(job, make_runtime, ledger, starter))
-        del lock
+        run_to_end(_run(job, make_runtime, ledger, starter, locks))
     except ToolfoldError as error:
         starter.tell_error(error)
         if job.is_new:
-            forget(job.execution_id)
+            locks.forget(job.execution_id)
 
 
-def _lock(job: DetachedJob) -> int | None:
-    path = _path(job.execution_id)
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+def _take_lock(job: DetachedJob, locks: ExecutionLocks) -> bool:
+    # Without the program's own options: its record has them.
+    options = {key: value for key, value in asdict(job.options).items() if key != "program_options"}
+    data = json.dumps({**options, "cwd": str(Path.cwd())}, default=str).encode() if job.is_new else b""
     try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        os.close(handle)
-        return None
+        return locks.take(job.execution_id, is_new=job.is_new, data=data)
     except OSError as error:
-        os.close(handle)
         reason = (error.strerror or "unknown reason").lower()
         raise UsageError(f"the state folder cannot be locked: {reason}; set XDG_STATE_HOME to a local disk") from error
-    if job.is_new:
-        # Without the program's own options: its record has them.
-        values = {key: value for key, value in asdict(job.options).items() if key != "program_options"}
-        os.write(handle, json.dumps({**values, "cwd": str(Path.cwd())}, default=str).encode())
-    return handle
 
 
 def _runtime_for(job: DetachedJob, config: Config | None) -> tuple[Callable[..., Runtime], Ledger]:
@@ -221,12 +191,14 @@ def _runtime_for(job: DetachedJob, config: Config | None) -> tuple[Callable[...,
         approve = approve_at_terminal(is_yes=True)
     make_runtime = partial(
         runtime_factory(config, job.text, Runtime), tools=tools, **engine_arguments, limits=job.limits,
-        ledger=_PatientLedger(ledger), interface="cli", approve=approve,
+        ledger=PatientLedger(ledger), interface="cli", approve=approve,
     )  # fmt: skip
     return make_runtime, ledger
 
 
-async def _run(job: DetachedJob, make_runtime: Callable[..., Runtime], ledger: Ledger, starter: _Starter) -> None:
+async def _run(
+    job: DetachedJob, make_runtime: Callable[..., Runtime], ledger: Ledger, starter: _Starter, locks: ExecutionLocks
+) -> None:
     loop, execution_id = asyncio.get_running_loop(), job.execution_id
     task = asyncio.current_task()
     assert task is not None
@@ -247,21 +219,19 @@ async def _run(job: DetachedJob, make_runtime: Callable[..., Runtime], ledger: L
             start_task = asyncio.ensure_future(start_event.wait())
             await asyncio.wait([end_task, start_task], return_when=asyncio.FIRST_COMPLETED)
             start_task.cancel()
-            if end_task.done() and _is_refused(end_task, starter):
-                forget(execution_id)
-                return
-            await ledger.flush(execution_id)
-            starter.tell("", Exit.FINISHED)
-            await _wait_for_end(execution, end_task, ledger)
-            await _wait_until_written(ledger, execution_id)
-            forget(execution_id)
+            if not end_task.done() or not _is_refused(end_task, starter):
+                await ledger.flush(execution_id)
+                starter.tell("", Exit.FINISHED)
+                await serve_waiters(execution, ledger)
+                await wait_until_written(ledger, execution_id)
+            locks.forget(execution_id)
     except Fenced:
         return  # another process has it, or has ended it
     except ToolfoldError as error:
         starter.tell_error(error)
         if job.is_new or start_event.is_set():
             await _end(ledger, execution_id)
-            forget(execution_id)
+            locks.forget(execution_id)
     finally:
         await ledger.close()
 
@@ -283,93 +253,17 @@ def _is_refused(end_task: asyncio.Future[Any], starter: _Starter) -> bool:
 
 
 async def _end(ledger: Ledger, execution_id: str) -> None:
-    """Its record says that it failed."""
+    """Record that it failed."""
     while True:
         try:
             await end_recorded(ledger, execution_id, "failed")
         except LedgerFailed:
-            await _wait_until_written(ledger, execution_id)
+            await wait_until_written(ledger, execution_id)
         else:
-            return await _wait_until_written(ledger, execution_id)
+            return await wait_until_written(ledger, execution_id)
 
 
-async def _wait_until_written(ledger: Ledger, execution_id: str) -> None:
-    """All that was noted of it so far, however long that takes."""
-    while True:
-        try:
-            await ledger.find(execution_id)  # whoever reads sees what was noted before
-        except LedgerFailed:
-            await asyncio.sleep(_RETRY_SECONDS)
-        else:
-            return
-
-
-class _PatientLedger:
-    """A ledger whose failures are waited for where a program has begun, instead of ending it."""
-
-    def __init__(self, ledger: Ledger) -> None:
-        self._ledger = ledger
-
-    # Any: whatever a ledger has.
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._ledger, name)
-
-    def secure(self, execution_id: str, *entries: Entry, epoch: int = 0) -> Awaitable[None] | None:
-        waits = self._ledger.secure(execution_id, *entries, epoch=epoch)
-        return None if waits is None else self._wait_secured(execution_id, waits)
-
-    async def _wait_secured(self, execution_id: str, waits: Awaitable[None]) -> None:
-        while True:
-            try:
-                return await waits
-            except LedgerFailed:
-                await asyncio.sleep(_RETRY_SECONDS)
-                waits = self._ledger.flush(execution_id)  # it was noted, and is kept
-
-    async def finish(self, execution_id: str, outcome: Outcome, *, epoch: int = 0, wait: bool = False) -> None:
-        try:
-            await self._ledger.finish(execution_id, outcome, epoch=epoch, wait=wait)
-        except LedgerFailed:
-            await _wait_until_written(self._ledger, execution_id)  # it is kept, too
-
-
-# Any: whatever it is waited for.
-async def _wait_for_end(execution: BackgroundExecution, end_task: asyncio.Future[Any], ledger: Ledger) -> None:
-    output_task = asyncio.ensure_future(_drain_output(execution))
-    cancel_task = asyncio.ensure_future(_watch_for_cancel(execution, ledger))
-    try:
-        await end_task
-    finally:
-        for task in (output_task, cancel_task):
-            task.cancel()
-        await asyncio.wait([output_task, cancel_task])
-
-
-async def _drain_output(execution: BackgroundExecution) -> None:
-    """So that the guest hands over what it prints, and it is on record for those who wait."""
-    async for _ in execution.output():
-        pass
-
-
-async def _watch_for_cancel(execution: BackgroundExecution, ledger: Ledger) -> None:
-    # Every ledger of ours carries decisions.
-    decisive: DecisionStore = ledger  # type: ignore[assignment]
-    async for story in changes_of(ledger, execution.id):
-        if await decisive.decision(execution.id, story.epoch, THE_PROGRAM) is not None:
-            await execution.cancel()
-            return
-
-
-# the file
-
-
-def _path(execution_id: str) -> Path:
-    # Imported here: only these commands need it.
-    import platformdirs  # noqa: PLC0415
-
-    # The id may be whatever somebody wrote on a command line.
-    name = "".join(letter if letter.isalnum() else "_" for letter in execution_id)[:64]
-    return platformdirs.user_state_path("toolfold") / "detached" / f"{name}.json"
+# its options
 
 
 def _absolute(options: RunOptions) -> RunOptions:

@@ -9,14 +9,13 @@ import asyncio
 import os
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from toolfold.errors import UsageError
-from toolfold.execution.history import end_recorded
 from toolfold.interfaces.cli.approval import Terminal, say, terminal_handle
-from toolfold.interfaces.cli.commands import detached
+from toolfold.interfaces.cli.commands.detached import detached_locks, restart
 from toolfold.interfaces.cli.commands.run import approver, finish, show_call, stdout_to_stderr
 from toolfold.interfaces.cli.inputs import RunOptions, limits_for, read_program
 from toolfold.interfaces.cli.load_tools import load_tools
@@ -24,11 +23,10 @@ from toolfold.interfaces.cli.output import format_arguments, prepare_folder, pri
 from toolfold.interfaces.cli.process import Exit, run_until_stopped
 from toolfold.interfaces.cli.setup import choose_engine, runtime_factory
 from toolfold.interfaces.cli.terminal import OutputPrinter, is_live, run_and_show
-from toolfold.ledger.base import CallEntry, DecisionEntry, ExecutionHistory, Ledger, Moment
-from toolfold.ledger.listing import changes_of
-from toolfold.ledger.remote_approval import DecisionStore, arguments_digest, decision_seal, lock
+from toolfold.ledger.base import ExecutionHistory, Ledger, Moment
 from toolfold.models import Call, Outcome, ProgramOptions
 from toolfold.runtime import Runtime
+from toolfold.service.wait import RecordedWait
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -36,8 +34,6 @@ if TYPE_CHECKING:
     from toolfold.config import Config
     from toolfold.ledger.base import Story
 
-
-_OBEY_SECONDS: Final = 0.7
 _SHOWN_ARGUMENTS: Final = 60
 
 
@@ -56,41 +52,34 @@ def wait_for(open_ledger: Callable[[], Ledger], history: ExecutionHistory, optio
     start_record, printer, began_at = history.start_record, OutputPrinter(1), time.monotonic()
     is_running = history.outcome is None and not options.cancel
     while True:
-        if is_running and detached.is_orphaned(start_record.execution_id):
-            report = detached.restart(start_record.execution_id, start_record.program.sent_text, start_record.limits)
+        if is_running and detached_locks().is_orphaned(start_record.execution_id):
+            report = restart(start_record.execution_id, start_record.program.sent_text, start_record.limits)
             if report["text"]:
                 say(report["text"])
                 return int(report["code"])
-        waiting = _Wait(open_ledger(), history, printer, prints_output=not options.finish.as_json)
-        outcome = run_until_stopped(waiting.until(options, time.monotonic() - began_at))
-        if not isinstance(outcome, _Orphaned):
-            return outcome if isinstance(outcome, int) else finish(printer.rest_of(outcome), options.finish)
+        waiting = _TerminalWait(open_ledger(), history, printer, prints_output=not options.finish.as_json)
+        result = run_until_stopped(waiting.until(options, time.monotonic() - began_at))
+        if result is not None:
+            return result if isinstance(result, int) else finish(printer.rest_of(result), options.finish)
 
 
-class _Orphaned:
-    """Its process went away during the wait."""
-
-
-class _Wait:
+class _TerminalWait:
     def __init__(
         self, ledger: Ledger, history: ExecutionHistory, printer: OutputPrinter, *, prints_output: bool
     ) -> None:
         self._printer = printer
         self._ledger = ledger
-        # Every ledger of ours carries decisions.
-        self._decisions: DecisionStore = ledger  # type: ignore[assignment]
-        self._start_record = history.start_record
         self._id = history.start_record.execution_id
+        self._is_ours = history.start_record.interface == "cli"
         self._prints_output = prints_output
-        self._open: dict[int, Call] = {}
+        self._wait = RecordedWait(ledger, self._id)
         self._asking: dict[int, asyncio.Task[None]] = {}
-        self._terminal: Terminal | None = None
-
-    async def until(self, options: WaitOptions, waited_seconds: float) -> Outcome | int | _Orphaned:
-        """The outcome, or the exit code of a wait that ends before the program."""
-        timeout = None if options.timeout_seconds is None else options.timeout_seconds - waited_seconds
         handle = terminal_handle()
-        self._terminal = Terminal(handle) if handle is not None else None
+        self._terminal = Terminal(handle) if handle is not None and self._is_ours else None
+
+    async def until(self, options: WaitOptions, waited_seconds: float) -> Outcome | int | None:
+        """The outcome, or the exit code of a wait that ends before the program; `None` if its process is gone."""
+        timeout = None if options.timeout_seconds is None else options.timeout_seconds - waited_seconds
         try:
             async with asyncio.timeout(timeout):
                 return await self._cancel() if options.cancel else await self._wait_for_end()
@@ -98,116 +87,69 @@ class _Wait:
             say(f"toolfold: execution {self._id} is still running; 'toolfold runs wait {self._id}' continues to wait\n")
             return Exit.OPEN
         finally:
-            self._stop_asking()
+            self._stop_asking(self._asking)
             await self._ledger.close()
             await asyncio.get_running_loop().shutdown_default_executor()  # a process may be forked from this one
 
-    async def _wait_for_end(self) -> Outcome | int | _Orphaned:
-        async for story in changes_of(self._ledger, self._id):
-            self._take(story)
+    async def _wait_for_end(self) -> Outcome | int | None:
+        locks, questions = detached_locks(), self._wait.questions
+        async for story in self._wait.stories():
+            self._print(story)
+            self._stop_asking(self._asking if story.state == "ended" else self._asking.keys() - questions.keys())
             if story.outcome is not None:
                 return story.outcome
-            if self._open and not self._can_answer:
-                call = next(iter(self._open.values()))
-                say(f"toolfold: {_signature(call)} waits for {self._expected_answer}; the program continues with it\n")
-                return Exit.OPEN
+            if questions and self._terminal is None:
+                answer = "at a terminal or in the console" if self._is_ours else "from its client"
+                signature = _signature(next(iter(questions.values())))
+                return _leave_open(f"{signature} waits for an answer {answer}; the program continues with it")
             if story.state == "paused":
-                say(f"toolfold: execution {self._id} is paused until its client answers\n")
-                return Exit.OPEN
-            if detached.is_orphaned(self._id):
-                return _Orphaned()
-            if await self._is_abandoned():
-                say(f"toolfold: the process of execution {self._id} is gone; {self._next_step}\n")
-                return Exit.OPEN
-            self._ask(story.epoch)
+                return _leave_open(f"execution {self._id} is paused until its client answers")
+            if locks.is_orphaned(self._id):
+                return None
+            # A detached one has a lock of its own, and perhaps a process that is about to take it over.
+            if not locks.exists(self._id) and await self._wait.is_abandoned():
+                return _leave_open(f"the process of execution {self._id} is gone; {self._next_step}")
+            for call in questions.values():
+                if call.id not in self._asking:
+                    self._asking[call.id] = asyncio.ensure_future(self._answer(call, story.epoch))
         raise UsageError(f"execution {self._id!r} is no longer in the ledger")
-
-    async def _is_abandoned(self) -> bool:
-        # A ledger on a server cannot tell: the processes of other machines have no locks here.
-        look = getattr(self._ledger, "is_abandoned", None)
-        # A detached one has a lock of its own, and perhaps a process that is about to take it over.
-        return look is not None and not detached.is_detached(self._id) and await look(self._id)
 
     @property
     def _next_step(self) -> str:
         ends = f"'toolfold runs wait {self._id} --cancel' cancels it"
-        if self._start_record.interface == "cli":
+        if self._is_ours:
             return f"'toolfold runs rerun {self._id}' runs it again with the recorded replies, {ends}"
         return f"its client can continue it, or {ends}"
 
     async def _cancel(self) -> Outcome:
-        """Ask its process to end it, which knows what it printed; if that does not, end its record."""
-        try:
-            async with asyncio.timeout(_OBEY_SECONDS):
-                async for story in changes_of(self._ledger, self._id):
-                    if story.outcome is not None:
-                        return story.outcome
-                    await self._decisions.decide(self._id, story.epoch, detached.THE_PROGRAM, b"")
-        except TimeoutError:
-            pass
-        await end_recorded(self._ledger, self._id, "cancelled")
-        detached.forget(self._id)
-        history = await self._ledger.load(self._id)
-        if history is None or history.outcome is None:
+        outcome = await self._wait.cancel()
+        if outcome is None:
             raise UsageError(f"execution {self._id!r} is running on a server; cancel it there")
-        return history.outcome
+        detached_locks().forget(self._id)
+        return outcome
 
-    def _take(self, story: Story) -> None:
-        for entry in story.entries:
-            match entry:
-                case Moment(kind="printed") if self._prints_output:
-                    facts = entry.facts
-                    self._printer.add(facts["stream"], entry.text, facts.get("place", 0))
-                case Moment(kind="asked"):
-                    facts = entry.facts
-                    call = Call(id=entry.call_id, tool=facts["tool"], arguments=facts["arguments"], line=facts["line"])
-                    self._open[entry.call_id] = call
-                case DecisionEntry():
-                    self._close(entry.call_id)
-                case CallEntry():
-                    self._close(entry.call.id)
-                case _:
-                    pass
-        if story.state == "ended":
-            self._stop_asking()
-
-    # questions
-
-    @property
-    def _can_answer(self) -> bool:
-        return self._terminal is not None and self._start_record.interface == "cli"
-
-    @property
-    def _expected_answer(self) -> str:
-        return (
-            "an answer at a terminal or in the console"
-            if self._start_record.interface == "cli"
-            else "an answer from its client"
-        )
-
-    def _ask(self, epoch: int) -> None:
-        for call in self._open.values():
-            if call.id not in self._asking:
-                self._asking[call.id] = asyncio.ensure_future(self._answer(call, epoch))
+    def _print(self, story: Story) -> None:
+        for entry in story.entries if self._prints_output else ():
+            if isinstance(entry, Moment) and entry.kind == "printed":
+                self._printer.add(entry.facts["stream"], entry.text, entry.facts.get("place", 0))
 
     async def _answer(self, call: Call, epoch: int) -> None:
         assert self._terminal is not None
         decision = await self._terminal.ask(call)
-        digest = arguments_digest(call.arguments)
-        place = {"execution_id": self._id, "epoch": epoch, "call_id": call.id}
-        body = lock(decision, decision_seal(self._ledger), **place, digest=digest)  # type: ignore[arg-type]
-        if not await self._decisions.decide(self._id, epoch, call.id, body):
+        if not await self._wait.decide(call, decision, epoch):
             say(f"toolfold: {_signature(call)} has already been decided\n")
 
-    def _close(self, call_id: int) -> None:
-        self._open.pop(call_id, None)
-        if (asking := self._asking.pop(call_id, None)) is not None and not asking.done():
-            asking.cancel()
-            os.write(sys.stderr.fileno(), b"\n")  # off the line of the question, which others have answered
+    def _stop_asking(self, call_ids: Iterable[int]) -> None:
+        for call_id in tuple(call_ids):
+            task = self._asking.pop(call_id)
+            if not task.done():
+                task.cancel()
+                os.write(sys.stderr.fileno(), b"\n")  # off the line of the question, which others have answered
 
-    def _stop_asking(self) -> None:
-        for call_id in tuple(self._asking):
-            self._close(call_id)
+
+def _leave_open(reason: str) -> int:
+    say(f"toolfold: {reason}\n")
+    return Exit.OPEN
 
 
 def _signature(call: Call) -> str:
