@@ -49,12 +49,17 @@ def open_locked(path: Path, *, create: bool) -> int | None:
 def has_lost_owner(path: Path) -> bool:
     """Whether the file exists and no live process has its lock; false if that cannot be determined."""
     try:
-        fd = open_locked(path, create=False)
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
     except OSError:
         return False
-    if fd is not None:
+    try:
+        if fcntl is not None:
+            fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)  # shared: others may look at the same time
+    except OSError:
+        return False
+    finally:
         os.close(fd)
-    return fd is not None
+    return True
 
 
 def lock_folder(folder: Path, name: str) -> int:

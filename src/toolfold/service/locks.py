@@ -1,4 +1,4 @@
-"""Owners of executions on one machine: a locked file for each, which other processes can take over.
+"""Owners of executions on one machine: a locked file for each, and the executions that clients come back for.
 
 The kernel releases a lock when its process ends. So a file that nobody has locked belongs to an execution whose process
 is gone, and the next process that locks it continues the execution from its record.
@@ -6,11 +6,20 @@ is gone, and the next process that locks it continues the execution from its rec
 
 from __future__ import annotations
 
+import asyncio
 import os
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
+from typing import Any, Final, Generic, TypeVar
 
 from toolfold.file_locks import has_lost_owner, open_locked
+from toolfold.service.wait import WaitableExecution
+
+_E = TypeVar("_E", bound=WaitableExecution)
+_MOST_PARKED: Final = 100
+_MOST_UNREAD: Final = 100
+"""Executions that have ended and that nobody has waited for since; of older ones the record is left."""
 
 
 class ExecutionLocks:
@@ -97,3 +106,75 @@ class ExecutionLocks:
         # An id may be anything that somebody wrote on a command line.
         name = "".join(letter if letter.isalnum() else "_" for letter in execution_id)[:64]
         return self._folder / name
+
+
+class ClientExecutions(Generic[_E]):
+    """Executions of this process that clients come back for. The durable ones among them outlive it.
+
+    Args:
+        locks: Of those that a client knows by their execution id.
+        spawn: Runs work in the background.
+    """
+
+    # Any: what a coroutine yields and is sent is asyncio's business.
+    def __init__(self, locks: ExecutionLocks, spawn: Callable[[Any], None]) -> None:
+        self.locks = locks
+        self._spawn = spawn
+        self._parked: dict[str, tuple[_E, asyncio.TimerHandle]] = {}
+        self._known: dict[str, _E] = {}
+        """Executions whose clients know the execution id, by that."""
+        self.live: dict[str, _E] = {}
+        """All, by their own ids."""
+
+    def find(self, execution_id: str) -> _E | None:
+        """An execution that a client knows, if it is here."""
+        return self._known.get(execution_id)
+
+    def keep(self, execution: _E) -> None:
+        """Wait for its client, which knows the execution id."""
+        self.live[execution.id] = self._known[execution.execution_id] = execution
+        self.locks.take(execution.execution_id, is_new=True)
+        unread = [candidate for candidate in self._known.values() if candidate.is_done]
+        for old in unread[: max(0, len(unread) - _MOST_UNREAD)]:
+            self.forget(old)
+
+    def park(self, execution: _E, seconds: float) -> None:
+        """Wait for its client's answer; without one it is cancelled when the time is up or others need the room."""
+        timer = asyncio.get_running_loop().call_later(seconds, self._expire, execution)
+        self._parked[execution.id] = execution, timer
+        while len(self._parked) > _MOST_PARKED:
+            self._expire(next(iter(self._parked.values()))[0])
+
+    def unpark(self, id: str) -> _E | None:
+        """The execution whose client has answered, if it is still here."""
+        execution, timer = self._parked.pop(id, (None, None))
+        if timer is not None:
+            timer.cancel()
+        return execution if id in self.live else None
+
+    def forget(self, execution: _E) -> None:
+        """Drop an execution whose client has its result."""
+        self.live.pop(execution.id, None)
+        if self._known.pop(execution.execution_id, None) is not None:
+            self.locks.drop(execution.execution_id, has_ended=True)
+
+    async def close(self) -> None:
+        """End the executions, except those that the next process can continue; their locks are closed separately."""
+        for _, timer in self._parked.values():
+            timer.cancel()
+        await asyncio.gather(*(self._leave(execution) for execution in tuple(self.live.values())))
+
+    async def _leave(self, execution: _E) -> None:
+        # A client that knows the execution id comes back for it, to whichever process it meets.
+        is_known = execution.execution_id in self._known
+        if is_known and execution.is_durable and self.locks.are_shared and not execution.is_done:
+            await execution.release()
+            self.live.pop(execution.id, None)
+        else:
+            await execution.cancel()
+            self.forget(execution)
+
+    def _expire(self, execution: _E) -> None:
+        self.unpark(execution.id)
+        self.forget(execution)
+        self._spawn(execution.cancel())

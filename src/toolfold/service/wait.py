@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import math
+import secrets
 import time
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
@@ -52,7 +53,11 @@ class WaitableExecution:
     _task: asyncio.Task[Outcome]
 
     def __init__(self, runtime: Runtime, execution_id: str) -> None:
+        self.id = secrets.token_urlsafe(16)
+        """Known to this process and the client of the present request only."""
         self.execution_id = execution_id
+        self.is_durable = False
+        """Whether another process can continue it from its record."""
         self._runtime = runtime
         self._news = asyncio.Event()
         self._messages: deque[tuple[int, str]] = deque(maxlen=_MOST_MESSAGES)

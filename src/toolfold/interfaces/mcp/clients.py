@@ -6,8 +6,8 @@ import asyncio
 import contextlib
 import hashlib
 import logging
-from collections.abc import Sequence
-from typing import Any, Final, Protocol
+from collections.abc import Awaitable, Sequence
+from typing import TYPE_CHECKING, Any, Final
 
 import anyio
 import mcp_types as types
@@ -22,6 +22,9 @@ from toolfold.interfaces.mcp.offer import SAFE_CHARACTERS, description_limit
 from toolfold.interfaces.mcp.program import CURRENT, McpProgram
 from toolfold.interfaces.mcp.questions import can_elicit
 
+if TYPE_CHECKING:
+    from toolfold.sources.mcp.bridge import Bridge
+
 _log: Final = logging.getLogger(__name__)
 STDIO: Final = "stdio"
 _MOST_SESSIONS: Final = 1_000
@@ -29,30 +32,21 @@ ROOTS_WAIT_SECONDS: Final = 2.0
 """How long a program waits for servers to take the client's folders."""
 
 
-class RootsListener(Protocol):
-    """The bridge, as far as it is told of changes outside."""
-
-    async def roots_changed(self) -> None: ...
-
-
 # Any: nothing here reads what the lifespan yields or what the transport puts into a request.
 def client_of(context: ServerRequestContext[Any, Any]) -> str:
-    """The same for all requests of one client, another for another client.
+    """Identity of the client of a request.
 
     On HTTP that is the protocol session of the older era; in the newer one, which has none, the
     credentials and the address that the request came with, and what the client calls itself.
     """
-    request = context.request
+    request, params = context.request, context.session.client_params
     if request is None:
         return STDIO
     session = request.headers.get("mcp-session-id")
     if session and is_legacy(context):
         return f"session-{session}"
-    peer = request.client.host if request.client is not None else ""
-    params = context.session.client_params
-    name = "" if params is None else f"{params.client_info.name}\0{params.client_info.version}"
-    identity = f"{request.headers.get('authorization', '')}\0{peer}\0{name}"
-    return f"peer-{hashlib.sha256(identity.encode()).hexdigest()[:32]}"
+    version = "" if params is None else f"\0{params.client_info.version}"
+    return f"peer-{hashlib.sha256(f'{owner_of(context)}{version}'.encode()).hexdigest()[:32]}"
 
 
 # Any: as above.
@@ -124,14 +118,14 @@ class Clients:
         self._sessions: dict[str, ServerSession] = {}
         self.programs: dict[str, McpProgram] = {}
         """Every program that has not ended, by its own id."""
-        self._servers: RootsListener | None = None
+        self._servers: Bridge | None = None
         self._roots: Sequence[types.Root] | None = None
         self._unanswered_roots = 0
         """How often servers asked for folders when no program could ask the client for them."""
         self._roots_delivery = asyncio.Event()
 
-    def bridge(self, servers: RootsListener) -> None:
-        """The servers that these clients are the outside of."""
+    def bridge(self, servers: Bridge) -> None:
+        """Set the bridged servers, which are told when the folders of a client change."""
         self._servers = servers
 
     def meet(self, context: ServerRequestContext[Any, Any]) -> None:
@@ -148,22 +142,14 @@ class Clients:
     async def tell_tools_changed(self) -> None:
         """Notify every client of the older era; newer clients listen for themselves."""
         for client, session in tuple(self._sessions.items()):
-            try:
-                await session.send_tool_list_changed()
-            # A client that left may fail in any way; the others must hear of it all the same.
-            except Exception:  # noqa: BLE001
-                _log.debug("client %s is gone", client)
+            if not await _notify(client, session.send_tool_list_changed()):
                 self._sessions.pop(client, None)
 
     async def tell_files_changed(self, client: str) -> None:
         """Notify one client, if it is of the older era."""
         session = self._sessions.get(client)
         if session is not None:
-            try:
-                await session.send_resource_list_changed()
-            # As above.
-            except Exception:  # noqa: BLE001
-                _log.debug("client %s is gone", client)
+            await _notify(client, session.send_resource_list_changed())
 
     # for bridged servers
 
@@ -234,3 +220,13 @@ class Clients:
         # A question that names no execution can only be that of the only program there is.
         candidates = matches or (list(self.programs.values()) if not execution_id else [])
         return candidates[0] if len(candidates) == 1 else None
+
+
+async def _notify(client: str, sending: Awaitable[None]) -> bool:
+    try:
+        await sending
+    # A client that left may fail in any way; the others must hear of it all the same.
+    except Exception:  # noqa: BLE001
+        _log.debug("client %s is gone", client)
+        return False
+    return True

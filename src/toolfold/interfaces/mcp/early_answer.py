@@ -32,7 +32,7 @@ _SERVER: Final = {"name": NAME, "version": toolfold.__version__}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EarlyTraffic:
-    """What happened on stdin and stdout before the SDK took over."""
+    """Traffic on stdin and stdout before the SDK took over."""
 
     data: bytes = b""
     """Read from stdin, with another id in each request that is answered; whoever reads on must begin with it."""
@@ -74,7 +74,7 @@ class EarlyAnswers:
             self._thread.start()
 
     def stop(self) -> EarlyTraffic:
-        """What was read and answered; nothing more is from here on."""
+        """Stop reading and answering; gives the traffic so far."""
         if self._thread is not None and self._stop_pipe is not None:
             os.close(self._stop_pipe[1])
             self._thread.join()
@@ -106,10 +106,10 @@ class EarlyAnswers:
     def _answer(self, line: bytes) -> bytes:
         """The line for the SDK, once its request is answered if that can be done."""
         request = _request(line)
-        result = None if request is None else _handshake(request, self._instructions)
-        if request is not None and result is None:
-            result = _discovery(request, self._instructions)
-        if request is None or result is None:
+        if request is None:
+            return line
+        result = _handshake(request, self._instructions) or _discovery(request, self._instructions)
+        if result is None:
             return line
         answer = {"jsonrpc": "2.0", "id": request["id"], "result": result}
         with suppress(BrokenPipeError):  # the end of stdin follows

@@ -6,8 +6,8 @@ import asyncio
 import logging
 import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any, Final, Literal, Protocol, Self, TypeAlias
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from toolfold.errors import ToolError, ToolfoldError
 from toolfold.execution.described_files import DescribedFiles
@@ -16,9 +16,7 @@ from toolfold.interfaces.mcp.texts import (
     CONTRACT,
     DESCRIPTION,
     SEARCH_NAME,
-    not_reachable,
     program_schema,
-    still_connecting,
 )
 from toolfold.models import File, Json, ToolSpec
 from toolfold.prompts.catalog import HEADER, dense_text, dense_within
@@ -29,11 +27,16 @@ from toolfold.tools.policy import Policy
 from toolfold.tools.search import Detail, Index, search_tool
 from toolfold.tools.tool import CallContext, Tool, python_name
 
+if TYPE_CHECKING:
+    from toolfold.sources.mcp.bridge import Bridge
+    from toolfold.sources.mcp.server import ServerStatus
+    from toolfold.tools.learning import ToolLessons
+
 # ----------------------------------------------------------------------------------------------------
-# How much of a description each client shows the model. Data, with its evidence; must not know the SDK.
+# How much of a description each client shows the model, with the evidence.
 #
-# A client that cuts a text does so without a word to anyone. So no text of this interface is longer than what that
-# client keeps; what does not fit is left out by us, and the text says how to find it.
+# A client that cuts a text tells nobody. So no text of this interface is longer than what its client keeps; what does
+# not fit is left out by us, and the text says how to find it.
 
 Version: TypeAlias = tuple[int, ...]
 
@@ -69,37 +72,16 @@ def description_limit(client: str, version: str) -> int:
 
 
 # ----------------------------------------------------------------------------------------------------
-# The description of `execute_program`, made of the interface's texts and the tools that there are. Pure.
-
-
-@dataclass(frozen=True, slots=True)
-class ServerSummary:
-    """One server, as the description tells of it."""
-
-    name: str
-    state: str
-    """`connecting`, `ready` or `failed`."""
-    tools: int = 0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ToolUsage:
-    """What is known of the tools beside their definitions, the same for all of a client's session."""
-
-    used: Mapping[str, int] = field(default_factory=dict)
-    """By tool name, how often programs called it lately."""
-    learned: Mapping[str, Mapping[str, Json]] = field(default_factory=dict)
-    """By tool name, the schema of the replies seen so far."""
+# The description of `execute_program`, made of the interface's texts and the tools that there are.
 
 
 def program_description(
-    servers: Sequence[ServerSummary], specs: Sequence[ToolSpec], *, max_characters: int = SAFE_CHARACTERS,
-    usage: ToolUsage | None = None, files: DescribedFiles | None = None,
+    servers: Sequence[ServerStatus], specs: Sequence[ToolSpec], *, max_characters: int, lessons: ToolLessons | None,
+    files: DescribedFiles,
 ) -> tuple[str, bool]:  # fmt: skip
-    """Of `execute_program`: the rules, its files, then what there is to call; and whether every signature is there."""
-    usage = usage or ToolUsage()
+    """The description: rules, files, then tools; and whether it has every signature."""
     parts = [DESCRIPTION, *_absent_server_lines(servers, max_characters // 4)]
-    if files is not None and files.files:
+    if files.files:
         parts.append(files.text(max_characters // 4))
     if not specs:
         return "\n\n".join(parts), True
@@ -108,21 +90,20 @@ def program_description(
         specs,
         max_characters - width("\n\n".join(parts)) - 1,
         overview=OVERVIEW_CHARACTERS,
-        used=usage.used,
-        learned=usage.learned,
+        used={} if lessons is None else lessons.uses,
+        learned={} if lessons is None else lessons.schemas(specs),
     )
     return "\n\n".join(parts) + f"\n{listing.text}" * bool(listing.text), listing.is_all
 
 
-def _absent_server_lines(servers: Sequence[ServerSummary], room: int) -> list[str]:
-    """Servers whose tools are not among those listed, and why."""
-    connecting_names = [server.name for server in servers if server.state == "connecting" and not server.tools]
-    failed_names = [server.name for server in servers if server.state == "failed"]
-    lines = []
-    if connecting_names:
-        lines.append(still_connecting(_join_within(connecting_names, room)))
-    if failed_names:
-        lines.append(not_reachable(_join_within(failed_names, room)))
+def _absent_server_lines(servers: Sequence[ServerStatus], room: int) -> list[str]:
+    names = {
+        f"Still connecting; `{SEARCH_NAME}` waits for them": [
+            server.name for server in servers if server.state == "connecting" and not server.tools
+        ],
+        "Not reachable now": [server.name for server in servers if server.state == "failed"],
+    }
+    lines = [f"{reason}: {_join_within(absent, room)}" for reason, absent in names.items() if absent]
     return ["\n".join(lines)] if lines else []
 
 
@@ -145,17 +126,6 @@ _WAIT_SECONDS: Final = 0.5
 _log: Final = logging.getLogger(__name__)
 
 
-class ToolHistory(Protocol):
-    """What programs have shown of tools, at one moment."""
-
-    @property
-    def uses(self) -> Mapping[str, int]:
-        """By tool name, how often it was called."""
-
-    def schemas(self, specs: Iterable[ToolSpec]) -> Mapping[str, Mapping[str, Json]]:
-        """By tool name, what was seen of the replies of those that do not declare it."""
-
-
 class DescriptionWriter:
     """Writes the description, and keeps the last one: writing many signatures takes a while.
 
@@ -169,41 +139,42 @@ class DescriptionWriter:
 
     def __init__(
         self, *, is_contract: bool = False, max_characters: int | None = None,
-        history: Callable[[], Awaitable[ToolHistory]] | None = None, files: Sequence[File] = (),
+        history: Callable[[], Awaitable[ToolLessons]] | None = None, files: Sequence[File] = (),
     ) -> None:  # fmt: skip
         self.is_contract = is_contract
         self._max_characters = max_characters
         self._history = history
         self.files = DescribedFiles.of(files)
-        """What is in them is known once a guest has read them."""
-        self._histories: dict[str, ToolHistory | None] = {}
+        """Described once a guest has read them."""
+        self._lessons: dict[str, ToolLessons | None] = {}
         self._last: tuple[tuple[object, ...], tuple[str, bool]] | None = None
 
     async def meet(self, client: str) -> None:
-        """Read what is known, if this client is new."""
-        if self._history is None or client in self._histories:
+        """Read what earlier programs have shown, if this client is new."""
+        if self._history is None or client in self._lessons:
             return
-        self._histories[client] = None
+        self._lessons[client] = None
         try:
             async with asyncio.timeout(_WAIT_SECONDS):
-                self._histories[client] = await self._history()
+                self._lessons[client] = await self._history()
         # A ledger that is slow or away costs the order of the tools, not the list.
         except (TimeoutError, ToolfoldError, OSError) as error:
             _log.warning("earlier programs could not be read: %s", str(error) or "too slow")
-        while len(self._histories) > _MOST_CLIENTS:
-            del self._histories[next(iter(self._histories))]
+        while len(self._lessons) > _MOST_CLIENTS:
+            del self._lessons[next(iter(self._lessons))]
 
     def text(
-        self, servers: Sequence[ServerSummary], specs: Sequence[ToolSpec], *, max_characters: int, client: str = ""
+        self, servers: Sequence[ServerStatus], specs: Sequence[ToolSpec], *, max_characters: int, client: str = ""
     ) -> tuple[str, bool]:
         """The description, and whether every signature is in it."""
         if self.is_contract:
             return CONTRACT, False
-        room, history = self._max_characters or max_characters, self._histories.get(client)
-        key = (room, tuple(servers), tuple(specs), id(history), self.files.lines)
+        room, lessons = self._max_characters or max_characters, self._lessons.get(client)
+        states = tuple((server.name, server.state, server.tools) for server in servers)
+        key = (room, states, tuple(specs), id(lessons), self.files.lines)
         if self._last is None or self._last[0] != key:
-            usage = ToolUsage() if history is None else ToolUsage(used=history.uses, learned=history.schemas(specs))
-            self._last = (key, program_description(servers, specs, max_characters=room, usage=usage, files=self.files))
+            text = program_description(servers, specs, max_characters=room, lessons=lessons, files=self.files)
+            self._last = (key, text)
         return self._last[1]
 
     def schema(self, max_seconds: float, *, yields: bool = False) -> dict[str, Json]:
@@ -215,30 +186,6 @@ MENTIONED_WAIT_SECONDS: Final = 30.0
 """How long a program waits for a server that it mentions and that is not connected yet: `npx` may be installing it."""
 SEARCH_WAIT_SECONDS: Final = 20.0
 """How long a search, or a program that searches, waits for servers that are connecting."""
-
-
-class BridgeStatus(Protocol):
-    """How one bridged server is doing."""
-
-    @property
-    def name(self) -> str: ...
-    @property
-    def state(self) -> Literal["connecting", "ready", "failed"]: ...
-    @property
-    def tools(self) -> int: ...
-    @property
-    def detail(self) -> str: ...
-
-
-class ToolBridge(Protocol):
-    """The bridge, as far as this interface uses it."""
-
-    async def __aenter__(self) -> Self: ...
-    async def __aexit__(self, *exc: object) -> None: ...
-    def tools(self) -> Sequence[Tool]: ...
-    def status(self) -> Sequence[BridgeStatus]: ...
-    async def settled(self, names: Iterable[str] | None = None, *, timeout_seconds: float) -> None: ...
-    async def roots_changed(self) -> None: ...
 
 
 class Offer:
@@ -268,7 +215,7 @@ class Offer:
         self._prepare = prepare
         self._when_complete = when_complete
         self._left_out = left_out or {}
-        self._servers: ToolBridge | None = None
+        self._servers: Bridge | None = None
         self._index = Index(())
         self._search_tool = _with_missing_servers(search_tool(lambda: self._index), self._missing)
         self._specs: tuple[ToolSpec, ...] = ()
@@ -278,23 +225,23 @@ class Offer:
         self.refresh()
         self.announce()
 
-    def bridge(self, servers: ToolBridge) -> None:
+    def bridge(self, servers: Bridge) -> None:
         """Offer the tools of these servers, too."""
         self._servers = servers
         self.refresh()
         self.announce()
 
     def expect_change(self) -> None:
-        """What the servers have is another now; whoever needs it reads it anew."""
+        """Have the tools read again before the next program."""
         self._is_stale = True
 
     def announce(self) -> bool:
-        """Whether a client can see a change since this was last asked."""
+        """Whether the description has changed since the last call."""
         previous, (self._announced_description, _) = self._announced_description, self.description()
         return previous != self._announced_description
 
     def refresh(self) -> None:
-        """Read anew what the servers have."""
+        """Read the tools of the servers again."""
         self._is_stale = False
         bridged = without_local(self._servers.tools() if self._servers is not None else (), self._local)
         tools = list(self._prepare([*self._local, *with_python_names(bridged)]))
@@ -310,15 +257,14 @@ class Offer:
     # what a client is told
 
     def description(self, max_characters: int = SAFE_CHARACTERS, client: str = "") -> tuple[str, bool]:
-        """Of `execute_program`, as things are now, and whether it tells all; where not, `search_tools` is needed."""
+        """The current description of `execute_program`, and whether it has all tools; if not, they must be searched."""
         statuses = self._statuses()
-        summaries = [ServerSummary(status.name, status.state, status.tools) for status in statuses]
-        text, is_all = self.describing.text(summaries, self._specs, max_characters=max_characters, client=client)
+        text, is_all = self.describing.text(statuses, self._specs, max_characters=max_characters, client=client)
         # A client may read this once and never again, so what comes later must be found in another way.
         return text, is_all and all(status.state == "ready" for status in statuses)
 
     async def search(self, query: str, detail: Detail) -> str:
-        """Tools that fit, as text for a model; waits for servers that are connecting, for a while."""
+        """Matching tools as text for a model; waits a while for servers that are connecting."""
         await self.wait_for(self._connecting(), SEARCH_WAIT_SECONDS)
         index = await self._runtime.catalog.learning.index(self._index)
         hits, missing = await index.search_aside(query), self._missing()
@@ -342,7 +288,7 @@ class Offer:
     # what a program needs
 
     async def wait_for_mentioned(self, text: str) -> None:
-        """Until the servers that a program mentions have listed their tools or failed; all, if it searches."""
+        """Wait until the servers that a program mentions have listed their tools or failed; all, if it searches."""
         connecting_names = self._connecting()
         if SEARCH_NAME in text:
             # Here and not in its call: what it finds must be among the tools that the program starts with.
@@ -353,12 +299,12 @@ class Offer:
             self.refresh()
 
     async def wait_for_unknown(self, timeout_seconds: float) -> None:
-        """Until every server of which nothing is known has listed its tools or failed, or the time is up."""
+        """Wait for servers whose tools are not known from an earlier start."""
         unknown = [status.name for status in self._statuses() if status.state == "connecting" and not status.tools]
         await self.wait_for(unknown, timeout_seconds)
 
     async def wait_for(self, names: Sequence[str], timeout_seconds: float) -> None:
-        """Until these servers have listed their tools or failed, or the time is up."""
+        """Wait until these servers have listed their tools or failed, or the time is up."""
         if names and self._servers is not None:
             await self._servers.settled(names, timeout_seconds=timeout_seconds)
             self.refresh()
@@ -373,7 +319,7 @@ class Offer:
         return (*absent, *self._left_out_lines(text))
 
     def _left_out_lines(self, text: str | None = None) -> tuple[str, ...]:
-        """One for each server that cannot be started; of a program's text, for those that it mentions."""
+        """A line for each server that cannot be started, or for those that a program's text mentions."""
         return tuple(
             f"server {name!r} is left out: {why}"
             for name, why in self._left_out.items()
@@ -390,7 +336,7 @@ class Offer:
     def _is_complete(self) -> bool:
         return self._servers is not None and all(status.state == "ready" for status in self._statuses())
 
-    def _statuses(self) -> Sequence[BridgeStatus]:
+    def _statuses(self) -> Sequence[ServerStatus]:
         return self._servers.status() if self._servers is not None else ()
 
 
@@ -399,7 +345,7 @@ def _no_match_yet_text(query: str, missing: str) -> str:
 
 
 def _format_specs(specs: Sequence[ToolSpec], detail: Detail, learned: Mapping[str, Mapping[str, Json]]) -> str:
-    """In the form of the description, which is a fifth shorter than Python, and more where replies are typed."""
+    # In the form of the description, which is a fifth shorter than Python, and more where replies are typed.
     if detail == "name":
         return "\n".join(f"{spec.python_name}: {first_line(spec)}" for spec in specs)
     if detail == "signature":
@@ -407,9 +353,6 @@ def _format_specs(specs: Sequence[ToolSpec], detail: Detail, learned: Mapping[st
     return "\n".join(
         f"{dense_text([spec], learned=learned)}\n# input schema: {dict(spec.input_schema)}" for spec in specs
     )
-
-
-# --- tools ----------------------------------------------------------------------------------
 
 
 def _with_missing_servers(search: Tool, missing: Callable[[], str]) -> Tool:

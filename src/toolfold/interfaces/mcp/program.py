@@ -7,7 +7,6 @@ request carries its questions, and the next request brings the answers.
 from __future__ import annotations
 
 import asyncio
-import secrets
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from contextvars import ContextVar
 from typing import Any, Final
@@ -42,10 +41,7 @@ class McpProgram(WaitableExecution):
         self, runtime: Runtime, execution_id: str, *, limits: Limits, session: str = "", can_ask: bool, asker: str = "",
     ) -> None:  # fmt: skip
         super().__init__(runtime, execution_id)
-        self.id = secrets.token_urlsafe(16)
         self.limits = limits
-        self.is_durable = False
-        """Whether another process can continue it from its record."""
         self.text = ""
         self._session = session
         self._asker = asker if can_ask else None

@@ -76,15 +76,15 @@ class ClientQuestions:
         return fresh
 
     def give_back(self, keys: Iterable[str]) -> None:
-        """The request that took these ends: the next one asks those that are still open."""
+        """Have the next request ask those of these questions that are still open."""
         self._sent_keys.difference_update(keys)
 
     def all(self) -> dict[str, Question]:
-        """All that wait for an answer."""
+        """All open questions."""
         return {key: question.request for key, question in self._open.items()}
 
     def answer(self, answers: Mapping[str, types.InputResponse]) -> None:
-        """Hand over what the person said; an answer to no open question is ignored."""
+        """Deliver answers; an answer to no open question is ignored."""
         for key, result in answers.items():
             question = self._open.get(key)
             if question is None or question.answer.done():
@@ -105,7 +105,7 @@ class ClientQuestions:
             await asyncio.sleep(_GATHER_SECONDS)
 
     def refuse(self, why: str = NO_MORE_QUESTIONS) -> None:
-        """Fail the calls that wait for an answer, with the reason: the client would not come back with any."""
+        """Fail the calls that wait for an answer."""
         for question in self._open.values():
             if not question.answer.done():
                 question.answer.set_exception(ToolRefused(why))
@@ -113,7 +113,7 @@ class ClientQuestions:
 
 
 # ----------------------------------------------------------------------------------------------------
-# Questions to the person behind the client: what is asked before a call, and what the answer means. Pure.
+# Approval forms for the person behind the client, and the decisions in their answers.
 
 _SHOWN_ARGUMENTS_CHARACTERS: Final = 2_000
 # Any: a JSON Schema, in the subset that forms may have.
@@ -155,7 +155,7 @@ def approval_form(call: Call, *, is_last: bool = False) -> types.ElicitRequestFo
 
 
 def decision_of(result: types.ElicitResult, *, by: str = "") -> Decision:
-    """Anything but a clear yes is a no, and anything but a clear choice is for this call alone."""
+    """Decision in an answer; anything but a clear yes is a no, for this call alone unless it says otherwise."""
     if result.action != "accept":
         return Decision(approved=False, reason=f"the user answered {result.action!r}", by=by)
     content: Mapping[str, Any] = result.content or {}

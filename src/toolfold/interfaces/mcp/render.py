@@ -12,8 +12,7 @@ import json
 import re
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from typing import Final
+from typing import Final, TypeAlias
 from urllib.parse import quote
 
 import mcp_types as types
@@ -36,48 +35,35 @@ _MOST_FILES: Final = 200
 _MOST_CLIENTS: Final = 100
 
 
-@dataclass(frozen=True, slots=True)
-class StoredFile:
-    """One file under its address."""
-
-    uri: str
-    file: File
+StoredFile: TypeAlias = tuple[str, File]
+"""A file after its address."""
 
 
 class ClientFiles:
     """The produced files of all clients; each client sees its own. The oldest go first."""
 
     def __init__(self) -> None:
-        self._clients: OrderedDict[str, OrderedDict[str, StoredFile]] = OrderedDict()
+        self._clients: OrderedDict[str, OrderedDict[str, File]] = OrderedDict()
 
-    def add(self, client: str, execution_id: str, files: Iterable[File]) -> tuple[StoredFile, ...]:
-        """Keep what an execution made; gives those that fit."""
+    def add(self, client: str, execution_id: str, files: Iterable[File]) -> Sequence[StoredFile]:
+        """Keep the files of an execution; gives those that fit."""
         client_files = self._clients.setdefault(client, OrderedDict())
         self._clients.move_to_end(client)
-        added = []
-        for file in files:
-            stored_file = StoredFile(f"{SCHEME}://files/{execution_id}/{quote(file.name)}", file)
-            client_files[stored_file.uri] = stored_file
-            added.append(stored_file)
-        while (
-            len(client_files) > _MOST_FILES
-            or sum(stored_file.file.size for stored_file in client_files.values()) > _MOST_BYTES
-        ):
+        added = {f"{SCHEME}://files/{execution_id}/{quote(file.name)}": file for file in files}
+        client_files.update(added)
+        while len(client_files) > _MOST_FILES or sum(file.size for file in client_files.values()) > _MOST_BYTES:
             client_files.popitem(last=False)
         while len(self._clients) > _MOST_CLIENTS:
             self._clients.popitem(last=False)
-        return tuple(stored_file for stored_file in added if stored_file.uri in client_files)
+        return [(uri, file) for uri, file in added.items() if uri in client_files]
 
     def get(self, client: str, uri: str) -> File | None:
         """The file at an address, if this client has one there."""
-        client_files = self._clients.get(client)
-        stored_file = None if client_files is None else client_files.get(uri)
-        return None if stored_file is None else stored_file.file
+        return self._clients.get(client, OrderedDict[str, File]()).get(uri)
 
-    def list(self, client: str) -> tuple[StoredFile, ...]:
-        """All of a client, oldest first."""
-        client_files = self._clients.get(client)
-        return () if client_files is None else tuple(client_files.values())
+    def list(self, client: str) -> Sequence[StoredFile]:
+        """All files of a client, oldest first."""
+        return tuple(self._clients.get(client, OrderedDict[str, File]()).items())
 
 
 RUNNING: Final = "[Script still running]"
@@ -124,12 +110,7 @@ def to_result(
     content: list[types.ContentBlock] = [types.TextContent(text=text)]
     content += [types.TextContent(text=line) for line in (*_extra(outcome), *lessons(outcome), *notes)]
     content += _images(outcome)
-    content += [
-        types.ResourceLink(
-            name=stored_file.file.name, uri=stored_file.uri, mime_type=stored_file.file.mime, size=stored_file.file.size
-        )
-        for stored_file in files
-    ]
+    content += [types.ResourceLink(name=file.name, uri=uri, mime_type=file.mime, size=file.size) for uri, file in files]
     return types.CallToolResult(content=content, is_error=has_failed)
 
 

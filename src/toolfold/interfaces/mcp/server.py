@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 import base64
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from contextvars import ContextVar
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Final, Self, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Self, TypeAlias
 
 import mcp_types as types
 from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
@@ -31,7 +31,7 @@ from toolfold.interfaces.mcp.clients import (
     name_of,
     owner_of,
 )
-from toolfold.interfaces.mcp.offer import Offer, ToolBridge
+from toolfold.interfaces.mcp.offer import Offer
 from toolfold.interfaces.mcp.program import McpProgram
 from toolfold.interfaces.mcp.render import ClientFiles, StoredFile, failed, to_mcp, to_result
 from toolfold.interfaces.mcp.request import ANSWER_WAIT_SECONDS, ProgramService
@@ -41,6 +41,7 @@ from toolfold.interfaces.mcp.tasks import (
     check_id,
     has_tasks,
     new_id,
+    positive_seconds,
     remaining_seconds,
     unknown_program,
 )
@@ -56,7 +57,10 @@ from toolfold.interfaces.mcp.texts import (
 )
 from toolfold.models import Limits, Outcome
 from toolfold.runtime import Runtime
-from toolfold.service.locks import ExecutionLocks
+from toolfold.service.locks import ClientExecutions, ExecutionLocks
+
+if TYPE_CHECKING:
+    from toolfold.sources.mcp.bridge import Bridge
 
 Context = ServerRequestContext[Any, Any]
 """Any: nothing here reads what the lifespan yields or what the transport puts into a request."""
@@ -71,6 +75,11 @@ _CAME_AT: Final[ContextVar[float]] = ContextVar("toolfold_came_at")
 _SETTLE_SECONDS: Final = 0.05
 """Servers that come up together are told of together."""
 _META: Final = {"anthropic/alwaysLoad": True, "anthropic/maxResultSizeChars": 500_000}
+_SEARCH_TOOL: Final = types.Tool(
+    name=SEARCH_NAME, description=SEARCH_DESCRIPTION, input_schema=SEARCH_SCHEMA, _meta=_META,
+    annotations=types.ToolAnnotations(read_only_hint=True, idempotent_hint=True, open_world_hint=False),
+)  # fmt: skip
+_WAIT_TOOL: Final = types.Tool(name=WAIT_NAME, description=WAIT_DESCRIPTION, input_schema=WAIT_SCHEMA, _meta=_META)
 
 _log: Final = logging.getLogger(__name__)
 
@@ -92,7 +101,7 @@ class McpServer:
 
     def __init__(
         self, runtime: Runtime, offer: Offer, *, limits: Limits | None = None, clients: Clients | None = None,
-        connect: Callable[[Clients, Callable[[], None]], ToolBridge] | None = None, yielding: YieldPolicy | None = None,
+        connect: Callable[[Clients, Callable[[], None]], Bridge] | None = None, yielding: YieldPolicy | None = None,
         holds: Path | None = None,
     ) -> None:  # fmt: skip
         self._runtime = runtime
@@ -101,7 +110,9 @@ class McpServer:
         self._clients = clients or Clients(is_alone=True)
         self._connect = connect
         self._files = ClientFiles()
-        self._service = ProgramService(self._clients, self._spawn, ExecutionLocks(holds), yielding)
+        programs: ClientExecutions[McpProgram] = ClientExecutions(ExecutionLocks(holds), self._spawn)
+        self._clients.programs = programs.live
+        self._service = ProgramService(programs, yielding or YieldPolicy())
         self._leaving = asyncio.Event()
         self._ready: asyncio.Future[None] | None = None
         self._background: set[asyncio.Task[Any]] = set()
@@ -128,7 +139,7 @@ class McpServer:
         self.server.middleware += [RequestStateBoundary(security, default_audience=NAME), self._on_each_request]
 
     def options(self) -> InitializationOptions:
-        """What the older era's handshake tells."""
+        """Options of the older era's handshake."""
         return self.server.create_initialization_options()
 
     async def __aenter__(self) -> Self:
@@ -137,11 +148,11 @@ class McpServer:
         return self
 
     async def __aexit__(self, *exc: object) -> None:
-        await self._service.close()
+        await self._service.programs.close()
         self._leaving.set()
         if self._background:
             await asyncio.wait(self._background)
-        self._service.locks.close()
+        self._service.programs.locks.close()
 
     async def connect(self) -> None:
         """Begin to connect the bridged servers; once, and without waiting for any of them."""
@@ -184,29 +195,12 @@ class McpServer:
         description, is_all = self._offer.description(description_limit_for(context), client_of(context))
         # A client with tasks waits for programs itself.
         tells_to_wait = self._service.yielding.is_on and not has_tasks(context)
-        tools = [
-            types.Tool(
-                name=ENTRY_NAME,
-                description=description,
-                input_schema=self._offer.describing.schema(self._limits.wall_seconds, yields=tells_to_wait),
-                _meta=_META,
-            )
-        ]
+        schema = self._offer.describing.schema(self._limits.wall_seconds, yields=tells_to_wait)
+        tools = [types.Tool(name=ENTRY_NAME, description=description, input_schema=schema, _meta=_META)]
         if not is_all:
-            hints = types.ToolAnnotations(read_only_hint=True, idempotent_hint=True, open_world_hint=False)
-            tools.append(
-                types.Tool(
-                    name=SEARCH_NAME,
-                    description=SEARCH_DESCRIPTION,
-                    input_schema=SEARCH_SCHEMA,
-                    annotations=hints,
-                    _meta=_META,
-                )
-            )
+            tools.append(_SEARCH_TOOL)
         if tells_to_wait:
-            tools.append(
-                types.Tool(name=WAIT_NAME, description=WAIT_DESCRIPTION, input_schema=WAIT_SCHEMA, _meta=_META)
-            )
+            tools.append(_WAIT_TOOL)
         return types.ListToolsResult(tools=[*tools, *self.extra_tools])
 
     async def _call_tool(self, context: Context, params: types.CallToolRequestParams) -> CallToolResponse:
@@ -257,11 +251,11 @@ class McpServer:
         )
         before = None if is_legacy(context) else self._clients.tell_roots
         program.start(text, before, files=files, is_durable=is_durable)
-        self._clients.programs[program.id] = program
+        self._service.programs.live[program.id] = program
         return program
 
     async def _wait(self, context: Context, arguments: Mapping[str, Any]) -> CallToolResponse:
-        """Go on waiting for a program that has yielded, or end it."""
+        """Continue to wait for a program that has yielded, or end it."""
         owner = owner_of(context)
         execution_id, is_cancel = check_id(arguments.get("execution_id"), owner), arguments.get("cancel", False)
         if not isinstance(is_cancel, bool):
@@ -277,7 +271,7 @@ class McpServer:
 
     async def _find(self, context: Context, execution_id: str) -> McpProgram | Outcome:
         """A program that has yielded; one whose process is gone continues here, or has an outcome on record."""
-        if (program := self._service.find(execution_id)) is not None:
+        if (program := self._service.programs.find(execution_id)) is not None:
             return program
         recorded = await self._runtime.executions.recorded(execution_id)
         if recorded is None:
@@ -288,7 +282,7 @@ class McpServer:
             raise UsageError(
                 f"program {execution_id!r} ended with the server that ran it: a session's variables are lost with it"
             )
-        if not self._service.locks.take(execution_id, is_new=False):
+        if not self._service.programs.locks.take(execution_id, is_new=False):
             raise UsageError(f"program {execution_id!r} runs in another process of this server; wait for it there")
         await self._offer.wait_for_mentioned(recorded.start_record.program.text)
         program = McpProgram(
@@ -299,7 +293,7 @@ class McpServer:
             asker=name_of(context),
         )
         program.revive()
-        self._service.add(program)
+        self._service.programs.keep(program)
         return program
 
     async def _serve(
@@ -309,7 +303,6 @@ class McpServer:
         return await self._final_result(context, program, result) if isinstance(result, Outcome) else result
 
     async def _final_result(self, context: Context, program: McpProgram, outcome: Outcome) -> types.CallToolResult:
-        """With what it printed since the last answer, where there was one."""
         rest = await program.output.rest_of(outcome)
         return self._result(context, rest, program, has_yielded=rest is not outcome)
 
@@ -326,13 +319,13 @@ class McpServer:
     # files
 
     async def _read_files(self) -> None:
-        """Have a guest say what is in those that programs are given, before a client is told of them."""
+        """Have a guest describe the files of programs, before a client is told of them."""
         described_files = self._offer.describing.files
         if described_files.files and self._ready is not None:
             await asyncio.wait([self._ready])
             self._offer.describing.files = await self._runtime.describe_files(described_files.files)
 
-    def _store_files(self, client: str, outcome: Outcome) -> tuple[StoredFile, ...]:
+    def _store_files(self, client: str, outcome: Outcome) -> Sequence[StoredFile]:
         stored_files = self._files.add(client, outcome.execution_id, outcome.files)
         self._changes.tell_files(client)
         self._spawn(self._clients.tell_files_changed(client))
@@ -341,16 +334,12 @@ class McpServer:
     async def _list_resources(
         self, context: Context, _: types.PaginatedRequestParams | None
     ) -> types.ListResourcesResult:
-        resources = [
-            types.Resource(
-                name=stored_file.file.name,
-                uri=stored_file.uri,
-                mime_type=stored_file.file.mime,
-                size=stored_file.file.size,
-            )
-            for stored_file in self._files.list(client_of(context))
-        ]
-        return types.ListResourcesResult(resources=resources)
+        return types.ListResourcesResult(
+            resources=[
+                types.Resource(name=file.name, uri=uri, mime_type=file.mime, size=file.size)
+                for uri, file in self._files.list(client_of(context))
+            ]
+        )
 
     async def _list_resource_templates(
         self, context: Context, _: types.PaginatedRequestParams | None
@@ -410,7 +399,6 @@ class McpServer:
 
 
 def _parse_arguments(arguments: Mapping[str, Any], max_seconds: float) -> tuple[str, str, float]:
-    """Program, session and time, as a request asks for them."""
     text, session = arguments.get("code"), arguments.get("session") or ""
     seconds = arguments.get("timeout_seconds")
     if not isinstance(text, str):
@@ -419,15 +407,13 @@ def _parse_arguments(arguments: Mapping[str, Any], max_seconds: float) -> tuple[
         raise UsageError(f"session must be 1 to 100 printable characters, got {session!r}; nothing was called")
     if seconds is None:
         return text, session, max_seconds
-    if isinstance(seconds, bool) or not isinstance(seconds, (int, float)) or not seconds > 0:
-        raise UsageError(f"timeout_seconds must be a number above 0, got {seconds!r}; nothing was called")
-    if seconds > max_seconds:
+    if positive_seconds("timeout_seconds", seconds, "; nothing was called") > max_seconds:
         raise UsageError(f"timeout_seconds is {seconds!r}; the most here is {max_seconds:g}; nothing was called")
     return text, session, float(seconds)
 
 
 # ----------------------------------------------------------------------------------------------------
-# Who is told that something has changed, in both eras: all clients of tools, each client of its own files.
+# Notifications of changes, in both eras: all clients hear of tools, each client of its own files.
 
 CLIENT: Final[ContextVar[str]] = ContextVar("toolfold_client", default="")
 """The client whose request is being served."""
@@ -450,7 +436,7 @@ class SubscriptionBus:
         return lambda: self._listeners.pop(key, None) and None
 
     def tell_files(self, client: str) -> None:
-        """This client has new files: no other client learns that there are any."""
+        """Tell only the client that has new files."""
         self._deliver(ResourcesListChanged(), client)
 
     def _deliver(self, event: ServerEvent, client: str | None) -> None:

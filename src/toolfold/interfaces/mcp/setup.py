@@ -22,7 +22,7 @@ from toolfold.config.load import left_out_servers
 from toolfold.config.model import Config
 from toolfold.execution.request import OwnedLedger
 from toolfold.interfaces.mcp.clients import Clients
-from toolfold.interfaces.mcp.offer import DescriptionWriter, Offer, ToolBridge
+from toolfold.interfaces.mcp.offer import DescriptionWriter, Offer
 from toolfold.interfaces.mcp.program import ask_client
 from toolfold.interfaces.mcp.server import McpServer
 from toolfold.interfaces.mcp.tasks import yield_policy_of
@@ -89,7 +89,7 @@ def create_mcp_server(
     return mcp_server
 
 
-def _bridge(config: Config, clients: Clients, on_change: Callable[[], None]) -> ToolBridge:
+def _bridge(config: Config, clients: Clients, on_change: Callable[[], None]) -> Bridge:
     return Bridge(bridge_servers(config), outer=clients, on_change=on_change)
 
 

@@ -57,7 +57,7 @@ class UpdateParams(TaskParams):
 
 @dataclass(frozen=True, slots=True)
 class _EndedTask:
-    """A task that has ended: what `tasks/get` says from now on."""
+    """Answer of `tasks/get` for a task that has ended."""
 
     owner: str
     # Any: a task as JSON.
@@ -162,7 +162,7 @@ class Tasks:
         return self._keep(context, execution_id, {**task, **self._result_of(context, program, None)})
 
     def _end_task(self, context: Context, program: McpProgram) -> _EndedTask:
-        self._service.forget(program)
+        self._service.programs.forget(program)
         try:
             payload = self._result_of(context, program.outcome(), program)
         except ToolfoldError as error:
@@ -222,7 +222,7 @@ _MARK_CHARACTERS: Final = 16
 
 @dataclass(frozen=True, slots=True)
 class YieldPolicy:
-    """After how long a program that still runs answers with what it has printed so far."""
+    """When a program that still runs answers with what it has printed so far."""
 
     after_seconds: float | None = None
     """`None`: only where a request asks for it."""
@@ -236,31 +236,36 @@ class YieldPolicy:
 
     # Any: an argument of a request.
     def seconds_for(self, requested_seconds: Any) -> float | None:
-        """What one request gets; `None` for as long as it takes.
+        """Time of one request; `None` for as long as it takes.
 
         Raises:
-            UsageError: It asks for nonsense.
+            UsageError: It asks for something else than a time.
         """
         if requested_seconds is None:
             return self.after_seconds
-        if (
-            isinstance(requested_seconds, bool)
-            or not isinstance(requested_seconds, (int, float))
-            or not requested_seconds > 0
-        ):
-            raise UsageError(f"yield_after_seconds must be a number above 0, got {requested_seconds!r}")
-        return (
-            float(requested_seconds) if self.most_seconds is None else min(float(requested_seconds), self.most_seconds)
-        )
+        seconds = positive_seconds("yield_after_seconds", requested_seconds)
+        return seconds if self.most_seconds is None else min(seconds, self.most_seconds)
+
+
+# Any: an argument of a request.
+def positive_seconds(name: str, value: Any, note: str = "") -> float:
+    """A time in a request.
+
+    Raises:
+        UsageError: It is not a number above 0.
+    """
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not value > 0:
+        raise UsageError(f"{name} must be a number above 0, got {value!r}{note}")
+    return float(value)
 
 
 def remaining_seconds(seconds: float | None, spent_seconds: float) -> float | None:
-    """What is left of a request's time after the sandbox and the servers were waited for; never nothing."""
+    """The rest of a request's time after waiting for the sandbox and the servers; never nothing."""
     return None if seconds is None else max(seconds - spent_seconds, min(seconds, _LEAST_SECONDS))
 
 
 def yield_policy_of(configured: float | None, environment: Mapping[str, str], wall_seconds: float) -> YieldPolicy:
-    """What the config says, or else what is known of the client that started this process."""
+    """Policy of the config, or else of the client that started this process."""
     timeout_text = environment.get(CLIENT_TIMEOUT, "")
     most = int(timeout_text) / 1000 * _SHARE if timeout_text.isdecimal() and int(timeout_text) > 0 else None
     if configured is not None:
@@ -270,7 +275,7 @@ def yield_policy_of(configured: float | None, environment: Mapping[str, str], wa
 
 
 def new_id(owner: str) -> str:
-    """For a program of this owner."""
+    """Id of a new program of this owner."""
     random_part = secrets.token_hex(_RANDOM_CHARACTERS // 2)
     return random_part + _mark(random_part, owner)
 
@@ -291,7 +296,7 @@ def check_id(value: Any, owner: str) -> str:
 
 
 def unknown_program(execution_id: str) -> UsageError:
-    """For a program that nobody knows, or that is not this client's to know."""
+    """Error for a program that is not on record, or is another client's."""
     return UsageError(f"no program {execution_id!r} here: it is another client's, or so old that it was forgotten")
 
 

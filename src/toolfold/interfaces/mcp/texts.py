@@ -74,16 +74,6 @@ def program_schema(max_seconds: float, *, is_contract: bool = False, yields: boo
     }
 
 
-def still_connecting(servers: str) -> str:
-    """Line about servers whose tools are not known yet."""
-    return f"Still connecting; `{SEARCH_NAME}` waits for them: {servers}"
-
-
-def not_reachable(servers: str) -> str:
-    """Line about servers that failed."""
-    return f"Not reachable now: {servers}"
-
-
 # ----------------------------------------------------------------------------------------------------
 # Where `--http` listens, and whether that is safe; told before the SDK is loaded, so must not import it.
 

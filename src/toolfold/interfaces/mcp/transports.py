@@ -34,7 +34,7 @@ _log: Final = logging.getLogger(__name__)
 
 
 async def serve_stdio(mcp_server: McpServer, answers: EarlyAnswers | None = None) -> None:
-    """Until the client closes stdin, or a signal comes; goes on after what was read and answered early."""
+    """Serve until the client closes stdin or a signal comes, from where the early answers stopped."""
     early = EarlyTraffic() if answers is None else answers.stop()
     async with mcp_server:
         with anyio.CancelScope() as scope, on_signal(scope.cancel):
@@ -44,7 +44,7 @@ async def serve_stdio(mcp_server: McpServer, answers: EarlyAnswers | None = None
 
 
 async def serve_http(mcp_server: McpServer, host: str, port: int, *, token: str = "") -> None:
-    """Until a signal comes.
+    """Serve until a signal comes.
 
     Args:
         mcp_server: What is served, at `/mcp`.
@@ -96,7 +96,7 @@ class _EraMultiplexer:
         """Requests of the newer era that are being served."""
 
     async def serve(self, messages: ReadStream[SessionMessage | Exception]) -> None:
-        """Until the client has left."""
+        """Serve until the client has left."""
         try:
             async with anyio.create_task_group() as group:
                 async for message in messages:
@@ -143,7 +143,7 @@ class _EraMultiplexer:
 
 
 class _EraOutput:
-    """What one era writes. The end of one is not the end of the stream."""
+    """Output of one era; its end is not the end of the stream."""
 
     def __init__(self, send: Callable[[SessionMessage], Awaitable[None]]) -> None:
         self._send = send
@@ -162,7 +162,7 @@ class _EraOutput:
 
 
 class _TokenMiddleware:
-    """Lets in only who brings the token."""
+    """Refuses requests without the token."""
 
     def __init__(self, app: ASGIApp, token: str) -> None:
         self._app = app
