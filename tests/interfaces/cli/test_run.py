@@ -247,6 +247,20 @@ def test_a_signal_stops_the_program_and_leaves_no_process(number: int, code: int
         subreaper(on=False)
 
 
+def test_a_signal_during_a_rerun_says_which_calls_may_have_run(cli: Cli, folder: Path) -> None:
+    execution_id = json.loads(cli("run", "-", "--json", program="1").stdout)["execution_id"]
+    Path("waiting.py").write_text('await block("started")')
+    arguments = [*COMMAND, "runs", "rerun", execution_id, "waiting.py", "--tools", "tools.py"]
+    with subprocess.Popen(arguments, stderr=subprocess.PIPE, env=ENVIRONMENT, start_new_session=True) as command:
+        wait_for(Path("started"))
+        os.killpg(command.pid, signal.SIGINT)
+        _, err = command.communicate(timeout=60)
+
+    said = r"toolfold: stopped; block\(path='started'\) may have run; toolfold runs show [0-9a-f]{16}\n"
+    assert command.returncode == 130
+    assert re.fullmatch(said, err.decode()), err
+
+
 def test_a_tool_that_never_comes_back_does_not_hold_the_command(cli: Cli) -> None:
     done = cli("run", "-", "--timeout", "0.5", "--tools", "tools.py", program='await block("started")')
 

@@ -192,13 +192,12 @@ def _batch(
     70 the sandbox failed, 130 interrupted.
     """
     # Imported here for the same reason.
-    from toolfold.interfaces.cli.commands.batch import BatchOptions, run_batch  # noqa: PLC0415
+    from toolfold.interfaces.cli.commands.batch import run_batch  # noqa: PLC0415
 
-    options = BatchOptions(
-        programs=programs, out=out, tools=tuple(tools or ()), config=config, timeout_seconds=timeout, engine=engine,
-        address=address, in_flight=in_flight, ledger=ledger,
+    return run_batch(
+        programs, out=out, tools=tools or (), config=config, timeout_seconds=timeout, engine=engine, address=address,
+        in_flight=in_flight, ledger=ledger,
     )  # fmt: skip
-    return run_batch(options)
 
 
 @app.command("doctor")

@@ -64,7 +64,7 @@ class Terminal:
             say(f"toolfold: {line.strip()[:40]!r} is not an answer; enter y, a, t, n or a number of calls\n")
 
     async def _line(self) -> str | None:
-        """What was typed up to the next Enter; `None` at the end of input."""
+        """The next line that is typed; `None` at the end of input."""
         loop = asyncio.get_running_loop()
         ready = asyncio.Event()
         loop.add_reader(self._handle, ready.set)
@@ -100,7 +100,7 @@ class TerminalApproval:
 
 
 def approve_at_terminal(*, is_yes: bool) -> Approve:
-    """Asks whoever is there; `is_yes` is their answer to everything."""
+    """Ask at the terminal; `is_yes` approves everything without asking."""
     if is_yes:
         return _approve_all
     handle = terminal_handle()
@@ -120,9 +120,9 @@ def terminal_handle() -> int | None:
 
 
 def parse_answer(line: str) -> Decision | None:
-    """An answer that was typed; `None` if it is none."""
-    word_, _, rest = line.strip().partition(" ")
-    match word_.lower():
+    """Decision in a typed line; `None` if it is not an answer."""
+    word, _, rest = line.strip().partition(" ")
+    match word.lower():
         case "y" | "yes":
             return Decision(approved=True, by=user())
         case "a":
@@ -131,13 +131,13 @@ def parse_answer(line: str) -> Decision | None:
             return Decision(approved=True, covers="tool", by=user())
         case "n" | "no":
             return Decision(approved=False, reason=rest.strip(), by=user())
-    if word_.isascii() and word_.isdigit() and len(word_) <= len(str(_MOST_CALLS)) and 0 < int(word_) <= _MOST_CALLS:
-        return Decision(approved=True, covers="tool", calls=int(word_), by=user())
+    if word.isascii() and word.isdigit() and len(word) <= len(str(_MOST_CALLS)) and 0 < int(word) <= _MOST_CALLS:
+        return Decision(approved=True, covers="tool", calls=int(word), by=user())
     return None
 
 
 def user() -> str:
-    """For the record."""
+    """Name of the user, for the record."""
     try:
         return getpass.getuser()
     except (OSError, KeyError):

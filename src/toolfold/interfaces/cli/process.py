@@ -18,7 +18,7 @@ from toolfold.models import Status
 
 
 def run_guarded(work: Callable[[], int]) -> int:
-    """The exit code of the work; every error is one line on stderr, and so is each mistake in a config."""
+    """Exit code of the work; every error, and each mistake in a config, is one line on stderr."""
     try:
         return work()
     except UsageError as error:
@@ -36,16 +36,16 @@ def run_guarded(work: Callable[[], int]) -> int:
 
 
 def complain(*messages: str, code: int) -> int:
-    """One line on stderr for each message, whatever it is; the code."""
+    """Print one line on stderr for each message, and return the code."""
     for message in messages:
         print(f"toolfold: {' '.join(message.split())}", file=sys.stderr)
     return code
 
 
 def leave(code: int) -> NoReturn:
-    """End the process, with what is registered for its end done."""
+    """Run the exit handlers and end the process."""
     # Python would wait for threads, but a tool that does not come back cannot be stopped, and the outcome is out.
-    # Also where there are none: to take down what the process consists of lasts as long as to run a small program.
+    # Even without threads: tearing the interpreter down takes as long as a small program.
     atexit._run_exitfuncs()
     for stream in (sys.stdout, sys.stderr):
         # Whoever reads may have left.
@@ -62,7 +62,7 @@ _T = TypeVar("_T")
 
 # Any: what a coroutine yields and is sent is asyncio's business.
 def run_to_end(work: Coroutine[Any, Any, None]) -> None:
-    """Run this, and then what is left in the loop."""
+    """Run this, then cancel what is left in the loop."""
     loop = asyncio.new_event_loop()
     try:
         loop.run_until_complete(work)
@@ -72,7 +72,7 @@ def run_to_end(work: Coroutine[Any, Any, None]) -> None:
 
 # Any: what a coroutine yields and is sent is asyncio's business.
 def run_until_stopped(work: Coroutine[Any, Any, _T]) -> _T | int:
-    """Run to the end, or to SIGINT or SIGTERM: then the exit code, with the program cancelled."""
+    """Run to the end, or until SIGINT or SIGTERM cancels it: then the exit code."""
     loop = asyncio.new_event_loop()
     task = loop.create_task(work)
     signal_numbers: list[int] = []
@@ -106,7 +106,7 @@ def _close(loop: asyncio.AbstractEventLoop) -> None:
 
 
 # ----------------------------------------------------------------------------------------------------
-# How an outcome or an error becomes an exit code; scripts rely on these numbers.
+# Exit codes of outcomes and errors; scripts rely on these numbers.
 
 
 class Exit(IntEnum):

@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypedDict, Unpack, cast
 
 from toolfold.errors import UsageError
-from toolfold.ledger.base import Ledger
 
 if TYPE_CHECKING:
     from toolfold.config import Config
     from toolfold.execution.request import SettingsKeywords
+    from toolfold.ledger.base import Ledger
     from toolfold.runtime import Runtime
     from toolfold.tools.tool import Tool
 
@@ -65,15 +65,11 @@ def choose_engine(
     # Imported here for the same reason.
     from toolfold.engines.registry import process_options  # noqa: PLC0415
 
+    choices = dict(_DEFAULT_CHOICES)
+    if config is not None:
+        choices |= {key: getattr(config, key) for key in config.model_fields_set & set(choices)}
     overrides = {"engine": engine, "isolation": isolation}
-    config_values = (
-        {} if config is None else {key: getattr(config, key) for key in config.model_fields_set & set(_DEFAULT_CHOICES)}
-    )
-    choices = {
-        **_DEFAULT_CHOICES,
-        **config_values,
-        **{key: value for key, value in overrides.items() if value is not None},
-    }
+    choices |= {key: value for key, value in overrides.items() if value is not None}
     if config is not None:
         # Imported here for the same reason.
         from toolfold.config.build import cluster_options, library_options  # noqa: PLC0415

@@ -10,9 +10,9 @@ import sys
 import time
 from array import array
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import aclosing, contextmanager
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -36,7 +36,6 @@ from toolfold.runtime import Runtime
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from types import TracebackType
 
 
 # ----------------------------------------------------------------------------------------------------
@@ -79,9 +78,8 @@ class Programs:
         self.ids: set[str] = set()
         for number, item in self._items():
             if item.tag in self.ids:
-                raise self._line_error(
-                    number, f"the id {item.tag!r} is already used on an earlier line; ids must be unique"
-                )
+                reason = f"the id {item.tag!r} is already used on an earlier line; ids must be unique"
+                raise self._line_error(number, reason)
             self.ids.add(item.tag)
 
     def items(self, done: set[str]) -> Iterator[Item]:
@@ -92,9 +90,8 @@ class Programs:
         try:
             with self._path.open("rb") as file:
                 for number, raw in enumerate(file, 1):
-                    if not raw.strip():
-                        continue
-                    yield number, self._item(number, raw)
+                    if raw.strip():
+                        yield number, self._item(number, raw)
         except OSError as error:
             raise UsageError(f"programs {str(self._path)!r} cannot be read: {error.strerror}") from error
 
@@ -146,7 +143,7 @@ class Results:
             raise UsageError(f"results {str(self._path)!r} cannot be written: {error.strerror}") from error
 
     def read_existing(self) -> Iterator[dict[str, Json]]:
-        """What an earlier start of the batch wrote. A part of a line, which a kill left, is taken off.
+        """Results of an earlier start of the batch. A partial last line, which a kill left, is removed.
 
         Raises:
             UsageError: it is not a file of results.
@@ -196,7 +193,7 @@ def open_results(path: Path) -> Iterator[Results]:
 
 
 # ----------------------------------------------------------------------------------------------------
-# What is told of a batch: while it runs, and in a table at its end. Keeps numbers, not outcomes.
+# Progress and summary of a batch. Keeps numbers, not outcomes.
 
 _SUMMARY_ROWS: Final = 5
 _SHOWN_TOOLS: Final = 10
@@ -234,7 +231,7 @@ class BatchSummary:
                 self._problems[message] += 1
 
     def lines(self) -> list[str]:
-        """All of it, for a person."""
+        """The summary as text."""
         rows = [("programs", str(self.statuses.total())), ("statuses", _format_counts(self.statuses))]
         ordered = sorted(self._seconds)
         if ordered:
@@ -245,16 +242,14 @@ class BatchSummary:
             failed = self._failed_calls[name]
             rows.append(("", f"{count:>7}  {printable_name(name)}" + (f" ({failed} failed)" if failed else "")))
         if self._slowest:
-            slowest = [
-                f"{printable_name(name)} {seconds:.3f} s" for seconds, name in sorted(self._slowest, reverse=True)
-            ]
-            rows.append(("slowest", ", ".join(slowest)))
+            slowest = sorted(self._slowest, reverse=True)
+            rows.append(("slowest", ", ".join(f"{printable_name(name)} {seconds:.3f} s" for seconds, name in slowest)))
         for number, (text, count) in enumerate(_rank(self._problems)[:_SUMMARY_ROWS]):
             rows.append(("problems" if number == 0 else "", f"{count:>7}  {printable_name(text)}"))
         return [f"{name:<8}  {text}" for name, text in rows]
 
     def show(self) -> None:
-        """On stderr."""
+        """Print the summary on stderr."""
         print("\n".join(self.lines()), file=sys.stderr, flush=True)
 
 
@@ -276,14 +271,12 @@ class BatchProgress:
             self._task = self._bar.add_task("", total=self._total, said="")
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *exc: object) -> None:
         if self._bar is not None:
             self._bar.stop()
 
     def advance(self) -> None:
-        """The summary has one more."""
+        """Show that the summary has one more result."""
         done = self._summary.statuses.total()
         if self._bar is not None:
             self._bar.update(self._task, completed=done, said=self._state())
@@ -311,47 +304,31 @@ def _time(seconds: float) -> str:
     return f"{minutes // 60}:{minutes % 60:02}:{rest:02}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BatchOptions:
-    """Options of the command line, as they were written."""
-
-    programs: Path
-    out: Path
-    tools: tuple[str, ...] = ()
-    config: Path | None = None
-    timeout_seconds: float | None = None
-    engine: str | None = None
-    address: str | None = None
-    in_flight: int | None = None
-    ledger: str | None = None
-
-
-def run_batch(options: BatchOptions) -> int:
+def run_batch(
+    source: Path, *, out: Path, tools: Sequence[str], config: Path | None, timeout_seconds: float | None,
+    engine: str | None, address: str | None, in_flight: int | None, ledger: str | None,
+) -> int:  # fmt: skip
     """Run what has no result yet, and return the exit code: 0 if every program has one."""
-    config = nearest_config(options.config)
-    limits = limits_for(options.timeout_seconds, as_json=True, default_limits=config.program_limits if config else None)
-    if options.out.exists() and options.programs.exists() and options.out.samefile(options.programs):
-        raise UsageError(f"--out is the input file {str(options.out)!r}; name another file")
-    programs = Programs(options.programs, limits)
-    with open_results(options.out) as results:
+    loaded_config = nearest_config(config)
+    default_limits = None if loaded_config is None else loaded_config.program_limits
+    limits = limits_for(timeout_seconds, as_json=True, default_limits=default_limits)
+    if out.exists() and source.exists() and out.samefile(source):
+        raise UsageError(f"--out is the input file {str(out)!r}; name another file")
+    programs, code = Programs(source, limits), int(Exit.FINISHED)
+    with open_results(out) as results:
         summary, done = _read_results(results, programs)
         if len(done) < len(programs.ids):
             with stdout_to_stderr():
                 # A batch is thousands of programs: they are in the ledger only where somebody says so.
-                has_configured_ledger = config is not None and bool(config.ledger.model_fields_set)
-                ledger = open_for_command(options.ledger or (None if has_configured_ledger else "memory"), config)
+                has_configured_ledger = loaded_config is not None and bool(loaded_config.ledger.model_fields_set)
+                store = open_for_command(ledger or (None if has_configured_ledger else "memory"), loaded_config)
                 make_runtime = partial(
                     # Any of the programs may mean a server's tool.
-                    runtime_factory(config, "tools", Runtime), tools=load_tools(options.tools),
-                    **choose_engine(config, engine=options.engine, isolation=None, address=options.address),
-                    limits=limits, ledger=ledger,
-                    interface="cli",
+                    runtime_factory(loaded_config, "tools", Runtime), tools=load_tools(tools),
+                    **choose_engine(loaded_config, engine=engine, isolation=None, address=address), limits=limits,
+                    ledger=store, interface="cli",
                 )  # fmt: skip
-                code = run_until_stopped(
-                    _run(make_runtime, ledger, programs, results, summary, done, options.in_flight)
-                )
-        else:
-            code = Exit.FINISHED
+                code = run_until_stopped(_run(make_runtime, store, programs, results, summary, done, in_flight))
     summary.show()
     remaining = len(programs.ids) - summary.statuses.total()
     if remaining:

@@ -42,33 +42,38 @@ def run_program(options: RunOptions, open_runtime: Callable[..., Runtime] | None
     if options.out is not None:
         prepare_folder(options.out)
     with _early_sandbox(setup, is_enabled=open_runtime is None):
-        # Imported here: the sandbox is being built meanwhile.
-        from toolfold.interfaces.cli.load_tools import load_apis, load_tools  # noqa: PLC0415
-        from toolfold.interfaces.cli.process import run_until_stopped  # noqa: PLC0415
-        from toolfold.interfaces.cli.setup import open_for_command  # noqa: PLC0415
-        from toolfold.interfaces.cli.terminal import is_live  # noqa: PLC0415
-        from toolfold.runtime import Runtime  # noqa: PLC0415
-
-        with stdout_to_stderr() as stdout:
-            tools = [*load_tools(options.tools), *load_apis(options.apis)]
-            ledger = open_for_command(options.ledger, setup.config)
-            make_runtime = partial(
-                runtime_factory(setup.config, text, open_runtime or Runtime),
-                tools=tools,
-                **setup.engine,
-                approve=approver(setup.config, options, ledger),
-                limits=limits,
-                ledger=ledger,
-                interface="cli",
-                # Whoever wants spans has set something up by now: its own start, or the tools file.
-                telemetry="opentelemetry" in sys.modules,
-            )
-            live = stdout if is_live(stdout, as_json=options.as_json) else None
-            outcome = run_until_stopped(_run_once(make_runtime, ledger, options, live, text, setup.program_options))
+        outcome = execute(setup, options, open_runtime)
         return outcome if isinstance(outcome, int) else finish(outcome, options)
 
 
-class _RunSetup(NamedTuple):
+def execute(setup: RunSetup, options: RunOptions, open_runtime: Callable[..., Runtime] | None = None) -> Outcome | int:
+    """Run a program to its end; the exit code instead, if a signal stopped it."""
+    # Imported here: the sandbox is being built meanwhile.
+    from toolfold.interfaces.cli.load_tools import load_apis, load_tools  # noqa: PLC0415
+    from toolfold.interfaces.cli.process import run_until_stopped  # noqa: PLC0415
+    from toolfold.interfaces.cli.setup import open_for_command  # noqa: PLC0415
+    from toolfold.interfaces.cli.terminal import is_live  # noqa: PLC0415
+    from toolfold.runtime import Runtime  # noqa: PLC0415
+
+    with stdout_to_stderr() as stdout:
+        tools = [*load_tools(options.tools), *load_apis(options.apis)]
+        ledger = open_for_command(options.ledger, setup.config)
+        make_runtime = partial(
+            runtime_factory(setup.config, setup.text, open_runtime or Runtime),
+            tools=tools,
+            **setup.engine,
+            approve=approver(setup.config, options, ledger),
+            limits=setup.limits,
+            ledger=ledger,
+            interface="cli",
+            # Whoever wants spans has set something up by now: its own start, or the tools file.
+            telemetry="opentelemetry" in sys.modules,
+        )
+        live = stdout if is_live(stdout, as_json=options.as_json) else None
+        return run_until_stopped(_run_once(make_runtime, ledger, options, live, setup.text, setup.program_options))
+
+
+class RunSetup(NamedTuple):
     """Setup of a run, from the options and the config."""
 
     config: Config | None
@@ -78,7 +83,7 @@ class _RunSetup(NamedTuple):
     program_options: ProgramOptions
 
 
-def _prepare(options: RunOptions) -> _RunSetup:
+def _prepare(options: RunOptions) -> RunSetup:
     if (options.code is None) == (not options.program):
         raise UsageError("one program is needed: name a file, `-` for stdin, or write it after -c")
     config = nearest_config(options.config)
@@ -102,12 +107,12 @@ def _prepare(options: RunOptions) -> _RunSetup:
     program_options = msgspec.structs.replace(
         options.program_options, files=files, limits=limits, execution_id=secrets.token_hex(8)
     )
-    return _RunSetup(config, engine_arguments, limits, text, program_options)
+    return RunSetup(config, engine_arguments, limits, text, program_options)
 
 
 @contextmanager
-def _early_sandbox(setup: _RunSetup, *, is_enabled: bool) -> Iterator[None]:
-    """The engine's sandbox, under way for as long as this lasts, where it can be begun with before the engine is."""
+def _early_sandbox(setup: RunSetup, *, is_enabled: bool) -> Iterator[None]:
+    """Launch the sandbox before the engine is loaded, where that is possible."""
     sandbox = _launch_early(setup.engine, setup.text, setup.limits) if is_enabled else None
     if sandbox is None:
         yield
@@ -120,7 +125,6 @@ def _early_sandbox(setup: _RunSetup, *, is_enabled: bool) -> Iterator[None]:
 
 
 def _launch_early(engine_arguments: EngineChoice, text: str, limits: Limits) -> SingleUseServer | None:
-    """The sandbox, built while the rest is loaded, where it is the process engine without the host's libraries."""
     options = engine_arguments["engine_options"]
     if engine_arguments["engine"] != "process" or sys.platform != "linux":
         return None
@@ -134,7 +138,7 @@ def _launch_early(engine_arguments: EngineChoice, text: str, limits: Limits) -> 
 
 @contextmanager
 def stdout_to_stderr() -> Iterator[int]:
-    """What a tool or a process of its own prints must not be taken for the program's output, which has the handle."""
+    """Send what tools print to stderr; gives the handle of stdout, for the program's output."""
     sys.stdout.flush()
     saved_stdout = os.dup(1)
     os.dup2(2, 1)
@@ -169,7 +173,7 @@ async def _run_once(
 
 
 def approver(config: Config | None, options: RunOptions, ledger: Ledger) -> Approve | None:
-    """Who is asked, where the config has tools to ask for, and not the console alone."""
+    """Approver at the terminal, if the config has tools that need approval and does not leave it to the console."""
     asks = config is not None and (config.tools.ask or config.tools.ask_destructive)
     if config is None or not asks or (config.approvals == "console" and not options.yes):
         return None

@@ -1,18 +1,23 @@
 """Runs commands: `toolfold runs` lists, shows, deletes, reruns and waits for recorded executions."""
 
+from __future__ import annotations
+
 import asyncio
 import math
 from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import Annotated, Final, Literal, TypeVar, cast
+from typing import TYPE_CHECKING, Annotated, Final, Literal, TypeVar, cast
 
 import typer
 
 from toolfold.errors import UsageError
 from toolfold.interfaces.cli.options import ConfigOption, EngineOption
 from toolfold.interfaces.cli.setup import nearest_config, open_for_command
-from toolfold.ledger.base import ExecutionFilter, ExecutionHistory, Ledger, State
 from toolfold.models import Status
+
+if TYPE_CHECKING:
+    from toolfold.config import Config
+    from toolfold.ledger.base import ExecutionHistory, Ledger, State
 
 _T = TypeVar("_T")
 _LONGEST_WAIT_SECONDS: Final = 31_536_000
@@ -82,6 +87,7 @@ def _list(
     # Imported here for the same reason.
     from toolfold.interfaces.cli import history  # noqa: PLC0415
     from toolfold.interfaces.cli.inputs import moment_of  # noqa: PLC0415
+    from toolfold.ledger.base import ExecutionFilter  # noqa: PLC0415
 
     is_state = status in ("running", "paused")
     criteria = ExecutionFilter(
@@ -189,15 +195,13 @@ def _rerun(
     from toolfold.interfaces.cli.commands.wait import rerun  # noqa: PLC0415
     from toolfold.interfaces.cli.inputs import RunOptions  # noqa: PLC0415
 
+    where, loaded_config = ledger or context.obj, nearest_config(config)
     options = RunOptions(
-        program=program or "", tools=tuple(tools or ()), engine=engine, isolation=isolation, out=out, as_json=json
-    )
-    loaded_config = nearest_config(config)
-    store = open_for_command(ledger or context.obj, loaded_config)
-    try:
-        return rerun(options, store, asyncio.run(load(store, id)), repeat=repeat, config=loaded_config)
-    finally:
-        asyncio.run(store.close())
+        program=program or "", tools=tuple(tools or ()), engine=engine, isolation=isolation, out=out, as_json=json,
+        ledger=where,
+    )  # fmt: skip
+    execution = with_ledger(where, lambda store: load(store, id), loaded_config)
+    return rerun(options, execution, repeat=repeat, config=loaded_config)
 
 
 @runs_app.command("wait")
@@ -219,7 +223,7 @@ def _wait(
     The exit codes are those of `toolfold run`; 75 if the time is up, or if nobody is here to answer a question.
     """
     # Imported here for the same reason.
-    from toolfold.interfaces.cli.commands.wait import WaitOptions, wait_for  # noqa: PLC0415
+    from toolfold.interfaces.cli.commands.wait import wait_for  # noqa: PLC0415
     from toolfold.interfaces.cli.inputs import RunOptions  # noqa: PLC0415
     from toolfold.interfaces.cli.output import prepare_folder  # noqa: PLC0415
 
@@ -227,13 +231,17 @@ def _wait(
     execution = with_ledger(where, lambda store: load(store, id))
     if out is not None:
         prepare_folder(out)
-    options = WaitOptions(timeout_seconds=timeout, cancel=cancel, finish=RunOptions(program="", out=out, as_json=json))
+    options = RunOptions(program="", out=out, as_json=json)
+
     # A ledger of its own: the first is closed before a process is forked from this one.
-    return wait_for(lambda: open_for_command(where, nearest_config() if where is None else None), execution, options)
+    def open_again() -> Ledger:
+        return open_for_command(where, nearest_config() if where is None else None)
+
+    return wait_for(open_again, execution, options, timeout_seconds=timeout, is_cancel=cancel)
 
 
-def with_ledger(where: str | None, use: Callable[[Ledger], Awaitable[_T]]) -> _T:
-    """Open the ledger, use it and close it."""
+def with_ledger(where: str | None, use: Callable[[Ledger], Awaitable[_T]], config: Config | None = None) -> _T:
+    """Open the ledger, use it and close it; without `where` it is that of the config, or of the nearest one."""
 
     async def once() -> _T:
         try:
@@ -241,7 +249,7 @@ def with_ledger(where: str | None, use: Callable[[Ledger], Awaitable[_T]]) -> _T
         finally:
             await ledger.close()
 
-    ledger = open_for_command(where, nearest_config() if where is None else None)
+    ledger = open_for_command(where, config or (nearest_config() if where is None else None))
     return asyncio.run(once())
 
 

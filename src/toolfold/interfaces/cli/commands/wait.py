@@ -6,26 +6,26 @@ All of it goes through the ledger, so a wait that is stopped changes nothing abo
 from __future__ import annotations
 
 import asyncio
+import math
 import os
+import secrets
 import sys
 import time
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from toolfold.errors import UsageError
 from toolfold.interfaces.cli.approval import Terminal, say, terminal_handle
 from toolfold.interfaces.cli.commands.detached import detached_locks, restart
-from toolfold.interfaces.cli.commands.run import approver, finish, show_call, stdout_to_stderr
+from toolfold.interfaces.cli.commands.run import RunSetup, execute, finish
 from toolfold.interfaces.cli.inputs import RunOptions, limits_for, read_program
-from toolfold.interfaces.cli.load_tools import load_tools
 from toolfold.interfaces.cli.output import format_arguments, prepare_folder, printable_name, shorten
 from toolfold.interfaces.cli.process import Exit, run_until_stopped
-from toolfold.interfaces.cli.setup import choose_engine, runtime_factory
-from toolfold.interfaces.cli.terminal import OutputPrinter, is_live, run_and_show
+from toolfold.interfaces.cli.setup import choose_engine
+from toolfold.interfaces.cli.terminal import OutputPrinter
 from toolfold.ledger.base import ExecutionHistory, Ledger, Moment
 from toolfold.models import Call, Outcome, ProgramOptions
-from toolfold.runtime import Runtime
 from toolfold.service.wait import RecordedWait
 
 if TYPE_CHECKING:
@@ -37,30 +37,24 @@ if TYPE_CHECKING:
 _SHOWN_ARGUMENTS: Final = 60
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WaitOptions:
-    """Options of the command line, as they were written."""
-
-    timeout_seconds: float | None = None
-    cancel: bool = False
-    finish: RunOptions
-    """What is done with the outcome."""
-
-
-def wait_for(open_ledger: Callable[[], Ledger], history: ExecutionHistory, options: WaitOptions) -> int:
-    """Wait, show it, and return the exit code."""
-    start_record, printer, began_at = history.start_record, OutputPrinter(1), time.monotonic()
-    is_running = history.outcome is None and not options.cancel
+def wait_for(
+    open_ledger: Callable[[], Ledger], history: ExecutionHistory, options: RunOptions, *,
+    timeout_seconds: float | None, is_cancel: bool,
+) -> int:  # fmt: skip
+    """Wait, show it, and return the exit code; `options` say what is done with the outcome."""
+    start_record, printer = history.start_record, OutputPrinter(1)
+    deadline = math.inf if timeout_seconds is None else time.monotonic() + timeout_seconds
+    is_running = history.outcome is None and not is_cancel
     while True:
         if is_running and detached_locks().is_orphaned(start_record.execution_id):
             report = restart(start_record.execution_id, start_record.program.sent_text, start_record.limits)
             if report["text"]:
                 say(report["text"])
                 return int(report["code"])
-        waiting = _TerminalWait(open_ledger(), history, printer, prints_output=not options.finish.as_json)
-        result = run_until_stopped(waiting.until(options, time.monotonic() - began_at))
+        waiting = _TerminalWait(open_ledger(), history, printer, prints_output=not options.as_json)
+        result = run_until_stopped(waiting.until(deadline, is_cancel=is_cancel))
         if result is not None:
-            return result if isinstance(result, int) else finish(printer.rest_of(result), options.finish)
+            return result if isinstance(result, int) else finish(printer.rest_of(result), options)
 
 
 class _TerminalWait:
@@ -77,12 +71,11 @@ class _TerminalWait:
         handle = terminal_handle()
         self._terminal = Terminal(handle) if handle is not None and self._is_ours else None
 
-    async def until(self, options: WaitOptions, waited_seconds: float) -> Outcome | int | None:
+    async def until(self, deadline: float, *, is_cancel: bool) -> Outcome | int | None:
         """The outcome, or the exit code of a wait that ends before the program; `None` if its process is gone."""
-        timeout = None if options.timeout_seconds is None else options.timeout_seconds - waited_seconds
         try:
-            async with asyncio.timeout(timeout):
-                return await self._cancel() if options.cancel else await self._wait_for_end()
+            async with asyncio.timeout(None if deadline == math.inf else deadline - time.monotonic()):
+                return await self._cancel() if is_cancel else await self._wait_for_end()
         except TimeoutError:
             say(f"toolfold: execution {self._id} is still running; 'toolfold runs wait {self._id}' continues to wait\n")
             return Exit.OPEN
@@ -163,45 +156,25 @@ def _signature(call: Call) -> str:
 
 
 def rerun(
-    options: RunOptions, ledger: Ledger, history: ExecutionHistory, *, repeat: Sequence[str] | None = None,
-    config: Config | None = None,
-) -> int:  # fmt: skip
+    options: RunOptions, history: ExecutionHistory, *, repeat: Sequence[str] | None = None, config: Config | None = None
+) -> int:
     """Run it, print it, say how much came from the record, and return the exit code."""
     start_record = history.start_record
-    output_bytes = limits_for(None, as_json=options.as_json).output_bytes
-    limits = replace(start_record.limits, output_bytes=output_bytes)
+    limits = replace(start_record.limits, output_bytes=limits_for(None, as_json=options.as_json).output_bytes)
     text = read_program(options.program, limits) if options.program else start_record.program.sent_text
     if options.out is not None:
         prepare_folder(options.out)
-
-    async def once(runtime: Runtime) -> Outcome:
-        async with runtime:
-            program_options = ProgramOptions(
-                files=start_record.files, limits=limits, rerun_of=start_record.execution_id, repeat=repeat,
-                stdin=start_record.program.stdin, clock=start_record.program.clock, on_call=show_call(),
-            )  # fmt: skip
-            if is_live(stdout, as_json=options.as_json):
-                return await run_and_show(runtime, ledger, text, stdout, program_options)
-            return await runtime.run(text, options=program_options)
-
-    with stdout_to_stderr() as stdout:
-        runtime = runtime_factory(config, text, Runtime)(
-            tools=load_tools(options.tools),
-            **choose_engine(config, engine=options.engine, isolation=options.isolation, warm=1),
-            approve=approver(config, options, ledger),
-            limits=limits,
-            ledger=ledger,
-            interface="cli",
-        )
-        outcome = run_until_stopped(once(runtime))
+    program_options = ProgramOptions(
+        files=start_record.files, limits=limits, rerun_of=start_record.execution_id, repeat=repeat,
+        stdin=start_record.program.stdin, clock=start_record.program.clock, execution_id=secrets.token_hex(8),
+    )  # fmt: skip
+    engine = choose_engine(config, engine=options.engine, isolation=options.isolation, warm=1)
+    outcome = execute(RunSetup(config, engine, limits, text, program_options), options)
     if isinstance(outcome, int):
         return outcome
     code = finish(outcome, options)
     if outcome.calls:
         recorded_calls = sum(call.from_record and call.error is None for call in outcome.calls)
-        total = len(outcome.calls)
-        print(
-            f"toolfold: {recorded_calls} of {total} calls came from the record of {start_record.execution_id}",
-            file=sys.stderr,
-        )
+        total, execution_id = len(outcome.calls), start_record.execution_id
+        say(f"toolfold: {recorded_calls} of {total} calls came from the record of {execution_id}\n")
     return code
