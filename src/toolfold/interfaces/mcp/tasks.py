@@ -55,15 +55,6 @@ class UpdateParams(TaskParams):
     input_responses: dict[str, Any]
 
 
-@dataclass(frozen=True, slots=True)
-class _EndedTask:
-    """Answer of `tasks/get` for a task that has ended."""
-
-    owner: str
-    # Any: a task as JSON.
-    payload: dict[str, Any]
-
-
 def has_tasks(context: Context) -> bool:
     """Whether the client of a request polls tasks."""
     declared = context.session.client_capabilities
@@ -93,7 +84,8 @@ class Tasks:
         self._service = service
         self._find = find
         self._result = result
-        self._ended_tasks: dict[str, _EndedTask] = {}
+        # Any: tasks as JSON, by owner and id.
+        self._ended_tasks: dict[tuple[str, str], dict[str, Any]] = {}
 
     def add_to(self, server: Server[Any]) -> None:
         """Declare the extension, and serve its methods."""
@@ -104,10 +96,10 @@ class Tasks:
 
     async def _get(self, context: Context, params: TaskParams) -> dict[str, Any]:
         task = await self._task(context, params)
-        if isinstance(task, _EndedTask):
-            return task.payload
+        if isinstance(task, dict):
+            return task
         if task.is_done:
-            return self._end_task(context, task).payload
+            return self._end_task(context, task)
         questions = task.questions.all()
         if not questions:
             return _task_of_program(task, "working")
@@ -136,8 +128,8 @@ class Tasks:
             self._end_task(context, task)
         return {}
 
-    async def _task(self, context: Context, params: TaskParams) -> McpProgram | _EndedTask:
-        """The task that a request is about.
+    async def _task(self, context: Context, params: TaskParams) -> McpProgram | dict[str, Any]:
+        """The program of the task that a request is about; the task, if it has ended.
 
         Raises:
             MCPError: The client declares no tasks, or this is none of its own.
@@ -150,9 +142,8 @@ class Tasks:
         owner = owner_of(context)
         try:
             execution_id = check_id(params.task_id, owner)
-            over = self._ended_tasks.get(execution_id)
-            if over is not None and over.owner == owner:
-                return over
+            if (task := self._ended_tasks.get((owner, execution_id))) is not None:
+                return task
             program = await self._find(context, execution_id)
         except UsageError as error:
             raise MCPError(types.INVALID_PARAMS, str(error)) from error
@@ -161,7 +152,7 @@ class Tasks:
         task = _task_of(execution_id, "completed", program.seconds, _RESULT_TTL_SECONDS)
         return self._keep(context, execution_id, {**task, **self._result_of(context, program, None)})
 
-    def _end_task(self, context: Context, program: McpProgram) -> _EndedTask:
+    def _end_task(self, context: Context, program: McpProgram) -> dict[str, Any]:
         self._service.programs.forget(program)
         try:
             payload = self._result_of(context, program.outcome(), program)
@@ -176,11 +167,11 @@ class Tasks:
         result = self._result(context, outcome, program)
         return {"status": "completed", "result": result.model_dump(mode="json", by_alias=True, exclude_none=True)}
 
-    def _keep(self, context: Context, execution_id: str, payload: dict[str, Any]) -> _EndedTask:
-        over = self._ended_tasks[execution_id] = _EndedTask(owner_of(context), payload)
+    def _keep(self, context: Context, execution_id: str, task: dict[str, Any]) -> dict[str, Any]:
+        self._ended_tasks[owner_of(context), execution_id] = task
         while len(self._ended_tasks) > _MOST_ENDED_TASKS:
             del self._ended_tasks[next(iter(self._ended_tasks))]
-        return over
+        return task
 
 
 def _task_of_program(program: McpProgram, status: str) -> dict[str, Any]:

@@ -1,6 +1,6 @@
 """Detached runs: `toolfold run --detach` starts a process that runs one program and exits when it has ended.
 
-1. The ledger is the only way between it and the commands that wait: output, questions, answers, and the word to stop.
+1. The ledger is the only channel to the commands that wait: for output, questions, answers and the request to cancel.
 2. A file in the state folder has the options, and the process has its lock. A command that finds it unlocked starts
    another process, which continues the program from its record.
 3. A ledger that cannot be written, because its disk is full or its server is away, is waited for: no call is made that
@@ -66,17 +66,16 @@ def start_detached(options: RunOptions, text: str, program_options: ProgramOptio
         execution_id=program_options.execution_id, options=_absolute(options), text=text,
         program_options=program_options, limits=limits,
     )  # fmt: skip
-    report = start(job)
-    if report["text"]:
-        print(report["text"], end="", file=sys.stderr)
+    text, code = start(job)
+    if text:
+        print(text, end="", file=sys.stderr)
     else:
         print(job.execution_id)
-    return int(report["code"])
+    return code
 
 
-# Any: JSON values.
-def start(job: DetachedJob) -> dict[str, Any]:
-    """A process for it; what became of its start: `text` says why there is none, with its exit `code`."""
+def start(job: DetachedJob) -> tuple[str, int]:
+    """Start a process for it; the text says why there is none, and the code is that of the command."""
     read_fd, write_fd = os.pipe()
     sys.stdout.flush()
     sys.stderr.flush()
@@ -87,15 +86,13 @@ def start(job: DetachedJob) -> dict[str, Any]:
     os.close(write_fd)
     with os.fdopen(read_fd, "rb") as pipe:
         data = pipe.read()
-    return (
-        json.loads(data)
-        if data
-        else {"text": "toolfold: the process of the program failed to start\n", "code": Exit.INTERNAL}
-    )
+    if not data:
+        return "toolfold: the process of the program failed to start\n", Exit.INTERNAL
+    text, code = json.loads(data)
+    return text, code
 
 
-# Any: JSON values.
-def restart(execution_id: str, text: str, limits: Limits) -> dict[str, Any]:
+def restart(execution_id: str, text: str, limits: Limits) -> tuple[str, int]:
     """Start another process for a program whose own is gone; the result is that of `start`."""
     options = _options(json.loads(detached_locks().read(execution_id)))
     return start(DetachedJob(execution_id=execution_id, options=options, text=text, limits=limits, is_new=False))
@@ -127,22 +124,21 @@ def _run_in_child(job: DetachedJob, write_fd: int) -> None:
 
 
 class _Starter:
-    """Whoever started us waits until it is told something, once."""
+    """The process that started this one, which waits to be told something once."""
 
     def __init__(self, write_fd: int) -> None:
         self._write_fd: int | None = write_fd
 
     def tell(self, text: str, code: int) -> None:
-        """Why there is no process, or nothing; what comes later goes nowhere."""
+        """Tell why there is no process, or nothing; later texts are dropped."""
         if self._write_fd is None:
             return
         with suppress(OSError):
-            os.write(self._write_fd, json.dumps({"text": text, "code": int(code)}).encode())
+            os.write(self._write_fd, json.dumps([text, int(code)]).encode())
             os.close(self._write_fd)
         self._write_fd = None
 
     def tell_error(self, error: ToolfoldError) -> None:
-        """The same of an exception."""
         self.tell(f"toolfold: {' '.join(str(error).split())}\n", exit_of_error(error))
 
 
@@ -202,8 +198,8 @@ async def _run(
     loop, execution_id = asyncio.get_running_loop(), job.execution_id
     task = asyncio.current_task()
     assert task is not None
-    # The machine goes down: the record stays open, and whoever waits for it goes on with it. Nobody sits at a terminal
-    # of this process, so an interrupt asks for no more than that.
+    # The machine goes down: the record stays open, and a command that waits continues it. This process has no terminal,
+    # so an interrupt means the same.
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, task.cancel)
     start_event = asyncio.Event()

@@ -47,10 +47,10 @@ def wait_for(
     is_running = history.outcome is None and not is_cancel
     while True:
         if is_running and detached_locks().is_orphaned(start_record.execution_id):
-            report = restart(start_record.execution_id, start_record.program.sent_text, start_record.limits)
-            if report["text"]:
-                say(report["text"])
-                return int(report["code"])
+            text, code = restart(start_record.execution_id, start_record.program.sent_text, start_record.limits)
+            if text:
+                say(text)
+                return code
         waiting = _TerminalWait(open_ledger(), history, printer, prints_output=not options.as_json)
         result = run_until_stopped(waiting.until(deadline, is_cancel=is_cancel))
         if result is not None:
