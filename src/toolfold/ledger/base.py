@@ -298,28 +298,23 @@ class Ledger(Protocol):
 
 
 def fenced_error(execution_id: str) -> Fenced:
-    """For a write with an old epoch."""
     return Fenced(f"execution {execution_id!r} was taken over by another process; leave it to that one")
 
 
 def suspended_error(execution_id: str) -> Fenced:
-    """For an execution whose host stops."""
     return Fenced(f"execution {execution_id!r} was cut off because its host stops; it is on record up to there")
 
 
 def leased_error(execution_id: str) -> Fenced:
-    """For a takeover while another replica is there."""
     return Fenced(f"execution {execution_id!r} is held by another replica; send the request to that one")
 
 
 def takeover_error(execution_id: str, error: OSError) -> LedgerFailed:
-    """For a takeover whose mark cannot be left for the execution's process."""
     reason = (error.strerror or "unknown reason").lower()
     return LedgerFailed(f"execution {execution_id!r} cannot be taken over: {reason}; check the disk of the ledger")
 
 
 def full_error(execution_id: str, max_bytes: int) -> LedgerFull:
-    """For an execution that does not fit."""
     return LedgerFull(
         f"execution {execution_id!r} wants to keep more than {max_bytes} bytes; "
         "let its tools return less, or raise the ledger's limit"
@@ -327,22 +322,18 @@ def full_error(execution_id: str, max_bytes: int) -> LedgerFull:
 
 
 def unknown_error(execution_id: str) -> UsageError:
-    """For a write to nothing."""
     return UsageError(f"no execution {execution_id!r} in the ledger; it may have been forgotten since")
 
 
 def ended_error(execution_id: str) -> UsageError:
-    """For a write after the end."""
     return UsageError(f"execution {execution_id!r} has ended; its record takes no more")
 
 
 def duplicate_error(execution_id: str) -> UsageError:
-    """For a second start."""
     return UsageError(f"execution {execution_id!r} is already in the ledger; ids are used once")
 
 
 def unrecordable_error(execution_id: str | None, error: Exception) -> LedgerFailed:
-    """For a write that no store could take, however healthy it is."""
     subject = "a write to the ledger" if execution_id is None else f"execution {execution_id!r}"
     failure = LedgerFailed(f"{subject} cannot be recorded: {str(error)[:200]!r}; the log has the details")
     failure.__cause__ = error
@@ -350,12 +341,10 @@ def unrecordable_error(execution_id: str | None, error: Exception) -> LedgerFail
 
 
 def invalid_text_error(error: UnicodeEncodeError) -> UsageError:
-    """For a question with text that no record can have."""
     return UsageError(f"the ledger has no record with {error.object[:200]!r}: that is not valid Unicode text")
 
 
 def closed_error() -> LedgerFailed:
-    """For any use after `close`; a server that stops may still have requests, which can be sent again."""
     return LedgerFailed("the ledger is closed; open it again")
 
 
@@ -389,7 +378,7 @@ class Retention:
 
     @property
     def open_seconds(self) -> float:
-        """The age at which one that has not ended is forgotten."""
+        """Age at which an execution that has not ended is forgotten."""
         return max(self.age_seconds, _LEAST_OPEN_SECONDS) if self.open_age_seconds is None else self.open_age_seconds
 
 
@@ -404,7 +393,6 @@ class Schedule:
         self._executions = 0
 
     def record_write(self, size_bytes: int, executions: int) -> None:
-        """Count what was added."""
         self._bytes += size_bytes
         self._executions += executions
 

@@ -10,14 +10,14 @@ Array-like structs take new fields last. The ledger's `FORMAT` rises only for ta
 from __future__ import annotations
 
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
 import msgspec
 
 from toolfold.ledger.base import Entry, ReplyEntry, StartRecord
-from toolfold.models import CallRecord, Outcome, Reply, ToolSpec
+from toolfold.models import CallRecord, Outcome, ToolSpec
 from toolfold.protocol.codec import decoder, encode
 
 _PLAIN: Final = b"\0"
@@ -35,16 +35,6 @@ class _Format5Start(msgspec.Struct, gc=False):
     door: str = ""
 
 
-def encode_entry(entry: Entry) -> bytes:
-    """One entry, frozen."""
-    return encode(entry)
-
-
-def encode_replies(replies: Sequence[Reply]) -> bytes:
-    """What a caller said, to be compared with what it says when it asks again."""
-    return encode(replies)
-
-
 def is_call(body: bytes) -> bool:
     """Whether an encoded entry is a `CallEntry`."""
     return body[1] == 0
@@ -56,13 +46,7 @@ def join_entries(bodies: Sequence[bytes]) -> bytes:
 
 
 def count_entries(body: bytes) -> int:
-    """How many entries `join_entries` was given."""
     return int.from_bytes(body[1:5], "big")
-
-
-def decode_entries(body: bytes) -> list[Entry]:
-    """The entries of one body, in their order."""
-    return _entries.decode(body)
 
 
 def encode_start(start_record: StartRecord) -> bytes:
@@ -71,21 +55,10 @@ def encode_start(start_record: StartRecord) -> bytes:
 
 
 def decode_start(body: bytes, tools: tuple[ToolSpec, ...]) -> StartRecord:
-    """The start of an execution, with its grant."""
     start_record = _starts.decode(body)
     # As format 5 calls it: a migration does not open the bodies, which may be many and sealed.
     interface = start_record.interface or _format5_starts.decode(body).door
     return msgspec.structs.replace(start_record, tools=tools, interface=interface)
-
-
-def encode_tools(tools: tuple[ToolSpec, ...]) -> bytes:
-    """A grant."""
-    return encode(tools)
-
-
-def decode_tools(body: bytes) -> tuple[ToolSpec, ...]:
-    """A grant."""
-    return _tools.decode(body)
 
 
 def encode_outcome(outcome: Outcome, call_records: Mapping[int, CallRecord]) -> bytes:
@@ -127,12 +100,12 @@ def deflate(body: bytes) -> bytes:
 
 
 def inflate(data: bytes) -> bytes:
-    """What `deflate` was given."""
     return zlib.decompress(memoryview(data)[1:]) if data[:1] == _DEFLATED else data[1:]
 
 
-_entries: Final = decoder(list[Entry])
+encode_entry = encode_replies = encode_tools = encode
+decode_entries: Final[Callable[[bytes], list[Entry]]] = decoder(list[Entry]).decode
+decode_tools: Final[Callable[[bytes], tuple[ToolSpec, ...]]] = decoder(tuple[ToolSpec, ...]).decode
 _starts: Final = decoder(StartRecord)
 _format5_starts: Final = decoder(_Format5Start)
-_tools: Final = decoder(tuple[ToolSpec, ...])
 _outcomes: Final = decoder(_StoredOutcome)

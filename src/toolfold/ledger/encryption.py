@@ -7,7 +7,6 @@ listings and fences need it: ids, times, states, statuses, sessions, tenants, co
 from __future__ import annotations
 
 import base64
-import binascii
 import hashlib
 import logging
 import os
@@ -52,16 +51,12 @@ class Seal:
         """Tells keys apart and says nothing about the key."""
 
     def seal(self, body: bytes, place: str) -> bytes:
-        """The body, encrypted; it opens only at the same place."""
+        """Encrypt a body, which opens only at the same place."""
         nonce = secrets.token_bytes(_NONCE_BYTES)
         return nonce + self._cipher.encrypt(nonce, body, place.encode())
 
     def open(self, sealed: bytes, place: str) -> bytes:
-        """What `seal` was given.
-
-        Raises:
-            SealBroken: It is not what was sealed at this place.
-        """
+        """Decrypt a body, or raise `SealBroken` if it is not what was sealed at this place."""
         try:
             return self._cipher.decrypt(sealed[:_NONCE_BYTES], sealed[_NONCE_BYTES:], place.encode())
         except self._invalid as error:
@@ -79,20 +74,17 @@ class Seal:
 
 
 class NoSeal:
-    """The same for a ledger without a key: bodies stay as they are."""
+    """Seal of a ledger without a key, which leaves bodies as they are."""
 
     key_id = ""
 
     def seal(self, body: bytes, place: str) -> bytes:
-        """The body."""
         return body
 
     def open(self, sealed: bytes, place: str) -> bytes:
-        """The body."""
         return sealed
 
     def digest(self, body: bytes) -> bytes:
-        """A name for a body."""
         return hashlib.blake2b(body, digest_size=16).digest()
 
 
@@ -112,7 +104,7 @@ def seal_with(key: bytes | str, salt: bytes) -> Seal:
 def _decode_key(text: str) -> bytes | None:
     try:
         key = base64.b64decode(text, validate=True)
-    except (binascii.Error, ValueError):
+    except ValueError:
         return None
     return key if len(key) == _KEY_BYTES else None
 
@@ -190,7 +182,7 @@ def seal_with_bytes(key: bytes) -> Seal | None:
 
 
 def lock(snapshot: ProgramSnapshot, pause: Pause, seal: Seal) -> bytes:
-    """What the ledger keeps."""
+    """Snapshot as the ledger keeps it."""
     body = encode(snapshot)
     label = _label(pause, seal)
     packed = zlib.compress(body, 6 if len(body) < MIB else 1)

@@ -1,13 +1,10 @@
-"""Listings and statistics of ledgers without an index, and changes of one execution as they are written."""
+"""Summaries of executions for listings and statistics, and changes of one execution as they are written."""
 
 from __future__ import annotations
 
 import asyncio
-from collections import defaultdict
-from collections.abc import Iterator, Sequence
-from contextlib import suppress
-from dataclasses import replace
-from itertools import dropwhile, islice, takewhile
+from collections.abc import Sequence
+from contextlib import aclosing, suppress
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
 
 import msgspec
@@ -16,13 +13,13 @@ from toolfold.ledger.base import ExecutionFilter, ExecutionSummary
 from toolfold.models import CallRecord, Outcome
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncGenerator, AsyncIterator
 
     from toolfold.ledger.base import Ledger, Story
 
 
 # ----------------------------------------------------------------------------------------------------
-# What a listing shows of the calls of an execution that has ended: lanes, counts, uses of tools. Pure.
+# Calls of an ended execution as a listing shows them: lanes, counts, uses of tools. Pure.
 
 WIDTH: Final = 1000
 """Of the drawing: bars are given in thousandths of the whole duration."""
@@ -119,7 +116,6 @@ decode_facts: Final = msgspec.msgpack.Decoder(Facts).decode
 
 
 def facts_of(outcome: Outcome) -> Facts:
-    """Facts of an outcome."""
     return Facts(
         failed=sum(call.error is not None for call in outcome.calls),
         saved_bytes=outcome.context_saved.bytes,
@@ -128,57 +124,8 @@ def facts_of(outcome: Outcome) -> Facts:
     )
 
 
-def with_facts(summary: ExecutionSummary, facts: Facts | None) -> Row:
-    """A row of a page."""
-    if facts is None:
-        return summary, ()
-    whole = replace(summary, failed=facts.failed, saved_bytes=facts.saved_bytes, lanes=facts.lanes)
-    return whole, facts.uses
-
-
-class UnindexedListing:
-    """For a ledger without indexes to inherit from: it gives rows, and the rest is here."""
-
-    def _rows(self, tenant: str | None) -> Iterator[Row]:
-        """Newest first; each is made when it is asked for."""
-        raise NotImplementedError
-
-    async def search(self, query: ExecutionFilter, *, limit: int = 50, before: str = "") -> Sequence[ExecutionSummary]:
-        rows = self._rows(query.tenant)
-        if before:
-            # Not by time: more than one may have begun in the same moment.
-            rows = islice(dropwhile(lambda row: row[0].execution_id != before, rows), 1, None)
-        if query.since is not None:
-            earliest = query.since
-            rows = takewhile(lambda row: row[0].began_at >= earliest, rows)
-        return [summary for summary, _ in islice((row for row in rows if matches_filter(*row, query)), limit)]
-
-    async def counts(self, since: float, tenant: str | None = None) -> dict[str, int]:
-        counts = {"running": 0, "paused": 0, "recent": 0, "failed": 0}
-        for summary, _ in self._rows(tenant):
-            if summary.state != "ended":
-                counts[summary.state] += 1
-            if summary.began_at >= since:
-                counts["recent"] += 1
-                counts["failed"] += summary.status not in ("", "finished", "cancelled")
-        return counts
-
-    async def savings(self, since: float, bucket: float, tenant: str | None = None) -> Sequence[Saving]:
-        sums: dict[tuple[float, str], list[int]] = defaultdict(lambda: [0, 0, 0])
-        for summary, _ in takewhile(lambda row: row[0].began_at >= since, self._rows(tenant)):
-            if summary.state == "ended":
-                totals = sums[summary.began_at // bucket * bucket, summary.interface]
-                totals[0] += 1
-                totals[1 if summary.saved_bytes >= 0 else 2] += abs(summary.saved_bytes)
-        return [(at, interface, *figures) for (at, interface), figures in sorted(sums.items())]  # type: ignore[misc]
-
-    async def uses(self, limit: int, tenant: str | None = None) -> Sequence[tuple[float, ToolUse]]:
-        return [(summary.began_at, use) for summary, uses in islice(self._rows(tenant), limit) for use in uses]
-
-
 # Any: the fields of a filter.
 def matches_filter(summary: ExecutionSummary, uses: Sequence[ToolUse], query: ExecutionFilter) -> bool:
-    """Whether an execution is one of those."""
     pairs: list[tuple[Any, Any]] = [
         (query.id, summary.execution_id),
         (query.state, summary.state),
@@ -197,38 +144,45 @@ def matches_filter(summary: ExecutionSummary, uses: Sequence[ToolUse], query: Ex
 
 
 # ----------------------------------------------------------------------------------------------------
-# One execution, followed from any process: what is on record of it, again whenever something was written.
+# One execution, followed from any process: its record so far, and again whenever something was written.
 
 _LOOK_SECONDS: Final = 1.0
 
 
-async def changes_of(ledger: Ledger, execution_id: str) -> AsyncIterator[Story]:
-    """Its story from the start, then what came since, at least every second; ends with it, or if it is forgotten."""
+async def changed_ids(ledger: Ledger) -> AsyncGenerator[str, None]:
+    """Ids of executions as they change; empty at first, at least every second, and where some are not known."""
     # Any: an async generator, which the contract calls an iterator.
     changes: Any = ledger.follow()
+    loop = asyncio.get_running_loop()
     next_change = asyncio.ensure_future(anext(changes))
-    place = 0
     try:
+        tick = loop.time() + _LOOK_SECONDS
         while True:
-            story = await ledger.story(execution_id, after=place)
-            if story is None:
-                return
-            yield story
-            if story.state == "ended":
-                return
-            place = story.place
-            deadline = asyncio.get_running_loop().time() + _LOOK_SECONDS
-            while True:
-                remaining_seconds = deadline - asyncio.get_running_loop().time()
-                done, _ = await asyncio.wait([next_change], timeout=max(0.0, remaining_seconds))
-                if not done:
-                    break  # that it was forgotten is told to nobody
+            done, _ = await asyncio.wait([next_change], timeout=max(0.0, tick - loop.time()))
+            if loop.time() >= tick:
+                yield ""
+                tick = loop.time() + _LOOK_SECONDS
+            elif done:
                 change = next_change.result()
                 next_change = asyncio.ensure_future(anext(changes))
-                if change.execution_id in ("", execution_id):
-                    break
+                yield change.execution_id
     finally:
         next_change.cancel()
         with suppress(BaseException):
             await next_change
         await changes.aclose()
+
+
+async def changes_of(ledger: Ledger, execution_id: str) -> AsyncIterator[Story]:
+    """Story from the start, then what came since, at least every second; ends with the execution, or its deletion."""
+    place = 0
+    async with aclosing(changed_ids(ledger)) as ids:
+        async for changed_id in ids:
+            if changed_id in ("", execution_id):
+                story = await ledger.story(execution_id, after=place)
+                if story is None:
+                    return
+                yield story
+                if story.state == "ended":
+                    return
+                place = story.place

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TypeGuard
+from typing import TYPE_CHECKING, Final, TypeGuard
 
 from toolfold.errors import UsageError, install_extra
 from toolfold.ledger.base import MAX_EXECUTION_BYTES, Ledger, Retention
@@ -31,9 +31,15 @@ def open_ledger(
             raise UsageError("a ledger in memory takes no key; name a file to seal it")
         return MemoryLedger(keep=keep or SMALL, max_execution_bytes=max_execution_bytes)
     if where is not None and where.startswith(_SERVERS):
-        return _on_server(where, keep=keep, key=key, max_execution_bytes=max_execution_bytes)
-    path = _path(where)
-    return SqliteLedger(path, keep=keep, key=key, max_execution_bytes=max_execution_bytes)
+        try:
+            # An optional extra: a ledger in a file does not need it.
+            from toolfold.ledger.redis.store import RedisLedger  # noqa: PLC0415
+        except ModuleNotFoundError as error:
+            raise UsageError(
+                f"a ledger on a server needs the package 'redis'; name a file, or {install_extra('redis')}"
+            ) from error
+        return RedisLedger(where, keep=keep, key=key, max_execution_bytes=max_execution_bytes)
+    return SqliteLedger(_path(where), keep=keep, key=key, max_execution_bytes=max_execution_bytes)
 
 
 def rekey_ledger(where: str | None, key: str | None, new_key: str) -> RekeyResult:
@@ -55,18 +61,6 @@ def rekey_ledger(where: str | None, key: str | None, new_key: str) -> RekeyResul
 def is_shared(ledger: Ledger) -> TypeGuard[RedisLedger]:
     """Whether replicas on several machines can use it at once."""
     return hasattr(ledger, "hold_as")
-
-
-# Any: the options of `open_ledger`, handed on.
-def _on_server(url: str, **options: Any) -> Ledger:
-    try:
-        # An optional extra: a ledger in a file does not need it.
-        from toolfold.ledger.redis.store import RedisLedger  # noqa: PLC0415
-    except ModuleNotFoundError as error:
-        raise UsageError(
-            f"a ledger on a server needs the package 'redis'; name a file, or {install_extra('redis')}"
-        ) from error
-    return RedisLedger(url, **options)
 
 
 def _path(where: str | None) -> Path:

@@ -10,20 +10,19 @@ import asyncio
 import hashlib
 import logging
 from collections.abc import Awaitable, Callable, Mapping
-from contextlib import AbstractContextManager, suppress
-from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
+from contextlib import AbstractContextManager, aclosing, suppress
+from dataclasses import fields
+from typing import Any, Final, Protocol, TypeAlias
 
 import msgspec
 
 from toolfold.errors import SealBroken, ToolfoldError, UsageError, install_extra
-from toolfold.ledger.base import Ledger, LedgerChange
+from toolfold.ledger.base import Ledger
 from toolfold.ledger.encryption import Seal
-from toolfold.models import Call, Covers, ToolSpec, Value
+from toolfold.ledger.listing import changed_ids
+from toolfold.models import Call, ToolSpec, Value
 from toolfold.protocol.codec import decoder, encode
 from toolfold.tools.tool import Approve, Decision
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator
 
 _PERSON: Final = b"toolfold-decide"
 _log: Final = logging.getLogger(__name__)
@@ -39,29 +38,25 @@ class DecisionStore(Protocol):
         """Keep the decision on a call, and have followers told; false if there is one already."""
 
     async def decision(self, execution_id: str, epoch: int, call_id: int) -> bytes | None:
-        """What `decide` was given."""
+        """Body of the decision on a call."""
 
 
-class _StoredDecision(msgspec.Struct, frozen=True):
-    approved: bool
-    reason: str
+class _Digest(msgspec.Struct, frozen=True):
     digest: bytes
-    by: str
-    covers: Covers
-    arguments: dict[str, Any] | None
-    calls: int | None = None
 
 
-_decode: Final = decoder(_StoredDecision)
+_decode_decision: Final = decoder(Decision).decode
+_decode_digest: Final = decoder(_Digest).decode
+"""Of the arguments, which is stored among the fields of the decision."""
 
 
 def arguments_digest(arguments: Mapping[str, Value]) -> str:
-    """Names the arguments that a person was shown."""
+    """Digest of the arguments that a person was shown."""
     return hashlib.sha256(encode(_sort_keys(arguments))).hexdigest()[:32]
 
 
 def decision_seal(ledger: Ledger) -> Seal:
-    """What decisions are sealed with: made from the ledger's key, from its shared secret, or from this user's own.
+    """Seal of decisions: made from the ledger's key, from its shared secret, or from this user's own.
 
     Raises:
         UsageError: There is no such key, or `cryptography` is not installed.
@@ -76,12 +71,10 @@ def decision_seal(ledger: Ledger) -> Seal:
 
 
 def lock(decision: Decision, seal: Seal, *, execution_id: str, epoch: int, call_id: int, digest: str) -> bytes:
-    """A decision as the ledger keeps it."""
-    arguments = None if decision.arguments is None else dict(decision.arguments)
-    stored_decision = _StoredDecision(
-        decision.approved, decision.reason, digest.encode(), decision.by, decision.covers, arguments, decision.calls
-    )
-    return seal.seal(encode(stored_decision), _place(execution_id, epoch, call_id))
+    """Decision as the ledger keeps it."""
+    values = {field.name: getattr(decision, field.name) for field in fields(decision)}
+    values["arguments"] = None if decision.arguments is None else dict(decision.arguments)
+    return seal.seal(encode({**values, "digest": digest.encode()}), _place(execution_id, epoch, call_id))
 
 
 class LedgerApproval:
@@ -106,7 +99,7 @@ class LedgerApproval:
         return Decision(approved=False, reason="it needs approval, and a direct call cannot wait for it")
 
     def of(self, execution_id: str, epoch: int, standing: Callable[[], AbstractContextManager[None]]) -> Approve:
-        """The same for the calls of one execution, whose clock stands still meanwhile."""
+        """Approval of the calls of one execution, whose clock stands still meanwhile."""
 
         async def approve(call: Call, spec: ToolSpec) -> Decision:
             with standing():
@@ -162,32 +155,18 @@ class LedgerApproval:
 
     def _open_decision(self, body: bytes, seal: Seal, place: tuple[str, int, int], call: Call) -> Decision:
         try:
-            entry = _decode.decode(seal.open(body, _place(*place)))
+            values = seal.open(body, _place(*place))
+            decision, digest = _decode_decision(values), _decode_digest(values).digest
         except (SealBroken, msgspec.MsgspecError, ValueError):
             return Decision(approved=False, reason="the decision was made with another key")
-        if entry.approved and entry.digest.decode() != arguments_digest(call.arguments):
+        if decision.approved and digest.decode() != arguments_digest(call.arguments):
             return Decision(approved=False, reason="the decision was on other arguments")
-        return Decision(
-            approved=entry.approved, reason=entry.reason, arguments=entry.arguments, covers=entry.covers, by=entry.by,
-            calls=entry.calls,
-        )  # fmt: skip
+        return decision
 
     async def _follow(self) -> None:
-        ledger: Any = self._ledger
-        changes: AsyncGenerator[LedgerChange, None] = ledger.follow()
-        next_change = asyncio.ensure_future(anext(changes))
-        try:
-            while True:
-                done, _ = await asyncio.wait([next_change], timeout=1.0)
-                # Now and then without a change: what an older toolfold decides may be told to nobody.
-                await self._look(next_change.result().execution_id if done else "")
-                if done:
-                    next_change = asyncio.ensure_future(anext(changes))
-        finally:
-            next_change.cancel()
-            with suppress(BaseException):
-                await next_change
-            await changes.aclose()
+        async with aclosing(changed_ids(self._ledger)) as ids:
+            async for execution_id in ids:
+                await self._look(execution_id)
 
     async def _look(self, execution_id: str) -> None:
         ledger: Any = self._ledger
