@@ -16,7 +16,7 @@ from toolfold.errors import Fenced
 from toolfold.ledger.base import ExecutionHistory
 from toolfold.ledger.sqlite.rekey import rekey
 from toolfold.ledger.sqlite.store import SqliteLedger
-from toolfold.ledger.sqlite.write_ahead import HALF_BYTES, START
+from toolfold.ledger.sqlite.write_ahead import MAX_BYTES, START
 
 KEY = b"k" * 32
 WRITER = """
@@ -149,7 +149,7 @@ async def test_a_busy_process_keeps_its_file_small_and_loses_nothing(path: Path)
     assert not file.exists()
 
 
-async def test_the_file_has_two_halves_and_never_more(path: Path) -> None:
+async def test_the_file_never_grows_beyond_its_limit(path: Path) -> None:
     ledger = SqliteLedger(path)
     ledger.begin(begun("a"))
     for number in range(3000):
@@ -159,7 +159,7 @@ async def test_the_file_has_two_halves_and_never_more(path: Path) -> None:
     mode = file.stat().st_mode & 0o777
     await ledger.close()
 
-    assert (size <= START + 2 * HALF_BYTES, mode) == (True, 0o600)
+    assert (size <= START + MAX_BYTES, mode) == (True, 0o600)
 
 
 async def test_who_takes_over_from_a_living_process_has_its_last_call_and_the_other_makes_no_more(path: Path) -> None:

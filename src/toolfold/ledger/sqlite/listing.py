@@ -8,41 +8,22 @@ import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import msgspec
 
 from toolfold.clocks import SteadyClock
-from toolfold.ledger import base
-from toolfold.ledger.base import EXPIRED_SECONDS, ExecutionFilter, ExecutionSummary, Retention
+from toolfold.ledger.base import EXPIRED_SECONDS, ExecutionFilter, ExecutionSummary, Retention, State
 from toolfold.ledger.encryption import NoSeal, Seal
 from toolfold.ledger.listing import ToolUse, lanes_of, uses_of
 from toolfold.models import Outcome
 from toolfold.tools.learning import MOST_TOOLS, Lesson, merge_lessons
 
-if TYPE_CHECKING:
-    from toolfold.ledger.base import State
-    from toolfold.ledger.sqlite.tables import SqliteChanges
-
-
 # ----------------------------------------------------------------------------------------------------
-# What tools were seen to return, kept beside the executions: one lesson for each tenant and tool, bounded.
-#
-# What is handed over is added to what is there, so that any number of processes learn together.
+# Lessons on what tools return: one for each tenant and tool, merged with the stored one.
 
 MOST_LESSONS: Final = 4 * MOST_TOOLS
 """Of all tenants: 16 MiB at most."""
-
-LESSONS: Final = """
-CREATE TABLE lessons (
-    tenant TEXT NOT NULL,
-    tool BLOB NOT NULL,
-    touched_at REAL NOT NULL,
-    body BLOB NOT NULL,
-    PRIMARY KEY (tenant, tool)
-)
-"""
-"""`tool` is a digest of the tool's name, which only the sealed body has."""
 
 encode: Final = msgspec.msgpack.Encoder().encode
 decode: Final = msgspec.msgpack.Decoder(Lesson).decode
@@ -66,14 +47,14 @@ class LessonTable:
             self._make_room(tenant)
 
     def for_tenant(self, tenant: str) -> list[Lesson]:
-        """Entries of a tenant, the most recently used last."""
+        """Lessons of a tenant, the most recently used last."""
         rows = self._db.execute(
             "SELECT tool, body FROM lessons WHERE tenant = ? ORDER BY touched_at DESC LIMIT ?", (tenant, MOST_TOOLS)
         )
         return [self._open(tenant, tool, body) for tool, body in rows][::-1]
 
     def reseal(self, new: Seal) -> None:
-        """With another key; the digests are made with it, too."""
+        """Seal the rows with another key, which also makes the digests."""
         for tenant, tool, touched_at, body in self._db.execute("SELECT * FROM lessons").fetchall():
             lesson = self._open(tenant, tool, body)
             name = new.digest(lesson.tool.encode())
@@ -88,30 +69,6 @@ class LessonTable:
         oldest = "DELETE FROM lessons WHERE rowid IN (SELECT rowid FROM lessons {} ORDER BY touched_at DESC, rowid DESC"
         self._db.execute(oldest.format("WHERE tenant = ?") + " LIMIT -1 OFFSET ?)", (tenant, MOST_TOOLS))
         self._db.execute(oldest.format("") + " LIMIT -1 OFFSET ?)", (MOST_LESSONS,))
-
-
-class MemoryLessons:
-    """The same for a ledger that ends with its process."""
-
-    def __init__(self) -> None:
-        self._lessons: dict[tuple[str, str], bytes] = {}
-
-    def add(self, tenant: str, lesson: Lesson) -> None:
-        """Add to the stored ones; the oldest are dropped."""
-        key = (tenant, lesson.tool)
-        stored_body = self._lessons.pop(key, None)
-        self._lessons[key] = encode(merge_lessons(None if stored_body is None else decode(stored_body), lesson))
-        if stored_body is not None:
-            return
-        tenant_keys = [lesson_key for lesson_key in self._lessons if lesson_key[0] == tenant]
-        if len(tenant_keys) > MOST_TOOLS:
-            del self._lessons[tenant_keys[0]]
-        if len(self._lessons) > MOST_LESSONS:
-            del self._lessons[next(iter(self._lessons))]
-
-    def for_tenant(self, tenant: str) -> Sequence[Lesson]:
-        """Entries of a tenant, the most recently used last."""
-        return [decode(body) for (owner, _), body in self._lessons.items() if owner == tenant]
 
 
 def _lesson_place(tenant: str, tool: bytes) -> str:
@@ -239,35 +196,9 @@ class RetentionQueries:
         ).fetchall()
 
 
-# ----------------------------------------------------------------------------------------------------
-# The rows of executions that one transaction changes: each is read once and written once, however much happens to it.
-#
-# A program that pauses adds its entries and its pause in one transaction. Every statement hands the interpreter to the
-# event loop and waits to get it back, so that what counts is how many there are.
-
-_FIND: Final = "SELECT number, state, epoch, calls, bytes, pieces, is_full FROM executions WHERE id = ?"
-_WRITE: Final = (
-    "UPDATE executions SET state = ?, epoch = ?, calls = ?, bytes = ?, pieces = ?, is_full = ?, touched_at = ?"
-    " WHERE number = ?"
-)
-_END: Final = _WRITE.replace(" WHERE", ", status = ?, seconds = ?, failed = ?, saved_bytes = ?, lanes = ? WHERE")
-"""Two, because SQLite writes each index anew that has a column which an UPDATE names, changed or not."""
-
-
-@dataclass(slots=True)
-class Ending:
-    """What a listing shows of an execution that has ended."""
-
-    status: str
-    seconds: float
-    failed: int
-    saved_bytes: int
-    lanes: bytes
-
-
 @dataclass(slots=True)
 class Row:
-    """An execution as fences and limits see it."""
+    """Execution as fences and limits see it."""
 
     number: int
     state: State = "running"
@@ -276,66 +207,18 @@ class Row:
     bytes: int = 0
     pieces: int = 1
     is_full: int = 0
-    ending: Ending | None = None
+    ending: tuple[Any, ...] | None = None
+    """Values of the columns that are written with the end."""
     is_changed: bool = False
     """Since it was read or written."""
 
 
-class Rows:
-    """On one connection; the caller begins and ends transactions."""
-
-    def __init__(self, connection: sqlite3.Connection, changes: SqliteChanges) -> None:
-        self._db = connection
-        self._changes = changes
-        self._rows_by_id: dict[str, Row] = {}
-
-    def add(self, execution_id: str, row: Row) -> None:
-        """It was inserted in this transaction."""
-        self._rows_by_id[execution_id] = row
-
-    def find(self, execution_id: str) -> Row:
-        """As it is by now.
-
-        Raises:
-            UsageError: There is none.
-        """
-        row = self._rows_by_id.get(execution_id)
-        if row is None:
-            values = self._db.execute(_FIND, (execution_id,)).fetchone()
-            if values is None:
-                raise base.unknown_error(execution_id)
-            row = self._rows_by_id[execution_id] = Row(*values)
-        return row
-
-    def write(self) -> None:
-        """At the end of a transaction, and before a statement that reads rows."""
-        for row in self._rows_by_id.values():
-            if not row.is_changed:
-                continue
-            row.is_changed = False
-            values = (row.state, row.epoch, row.calls, row.bytes, row.pieces, row.is_full, self._changes.now())
-            if (end := row.ending) is None:
-                self._db.execute(_WRITE, (*values, row.number))
-            else:
-                ending = (end.status, end.seconds, end.failed, end.saved_bytes, end.lanes)
-                self._db.execute(_END, (*values, *ending, row.number))
-
-    def drop(self) -> None:
-        """The transaction is over: others may write from now on."""
-        self._rows_by_id.clear()
-
-
-USES: Final = (
-    "CREATE TABLE uses (tool BLOB NOT NULL, began_at REAL NOT NULL, execution INTEGER NOT NULL, body BLOB NOT NULL,"
-    " PRIMARY KEY (tool, began_at, execution)) WITHOUT ROWID",
-    "CREATE INDEX uses_by_execution ON uses (execution)",
-)
-"""`uses.tool` is a digest of the tool's name, which only the sealed body has."""
-
-_COLUMNS: Final = (
-    "e.id, e.state, e.status, e.began_at, e.seconds, e.calls, e.title, e.session, e.tenant, e.interface, e.failed,"
-    " e.saved_bytes, e.lanes"
-)
+_FIELDS: Final = (
+    "execution_id", "state", "status", "began_at", "seconds", "calls", "session", "tenant", "interface", "failed",
+    "saved_bytes",
+)  # fmt: skip
+"""Of a summary, which are columns of the same name, but for the id."""
+_COLUMNS: Final = ", ".join(("e.id", *(f"e.{name}" for name in _FIELDS[1:]), "e.title", "e.lanes"))
 _EQUAL: Final = ("id", "state", "status", "interface", "tenant", "session")
 _encode: Final = msgspec.msgpack.Encoder().encode
 _decode_use: Final = msgspec.msgpack.Decoder(ToolUse).decode
@@ -349,96 +232,92 @@ class SqliteListing:
         self._db = connection
         self._seal = seal
 
-    def add_ending(self, number: int, execution_id: str, outcome: Outcome) -> Ending:
-        """What is shown of an execution from now on; the row is the caller's to write."""
-        failed = sum(call.error is not None for call in outcome.calls)
+    def add_ending(self, row: Row, execution_id: str, outcome: Outcome) -> None:
+        """Add what is shown of an execution that has ended; the row is the caller's to write."""
         for use in uses_of(outcome.calls):
             sealed = self._seal.seal(_encode(use), _place(execution_id))
             self._db.execute(
                 "INSERT OR REPLACE INTO uses SELECT ?, began_at, number, ? FROM executions WHERE number = ?",
-                (self._digest(use.tool), sealed, number),
+                (self._digest(use.tool), sealed, row.number),
             )
-        return Ending(
-            status=outcome.status,
-            seconds=outcome.seconds,
-            failed=failed,
-            saved_bytes=outcome.context_saved.bytes,
-            lanes=_encode(lanes_of(outcome)),
-        )
+        failed = sum(call.error is not None for call in outcome.calls)
+        saved_bytes, lanes = outcome.context_saved.bytes, _encode(lanes_of(outcome))
+        row.ending = (outcome.status, outcome.seconds, failed, saved_bytes, lanes)
 
     def search(self, query: ExecutionFilter, limit: int, before: str) -> list[ExecutionSummary]:
-        """Newest first."""
         statement, values = self.statement(query, before)
         return [self._summary(row) for row in self._db.execute(statement, (*values, limit))]
 
     def statement(self, query: ExecutionFilter, before: str = "") -> tuple[str, list[Any]]:
-        """What is asked, and its values but for the last, which is how many."""
-        where, values = self._conditions(query)
+        """The query, and its values but for the limit."""
+        conditions: dict[str, Any] = {}
+        for name in _EQUAL:
+            if (value := getattr(query, name)) is not None:
+                conditions[f"e.{name} = ?"] = value
+        if query.since is not None:
+            conditions["e.began_at >= ?"] = query.since
+        if query.until is not None:
+            conditions["e.began_at < ?"] = query.until
+        if query.text:
+            escaped = query.text.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_")
+            conditions["cast(e.title AS TEXT) LIKE ? ESCAPE '\\'"] = f"%{escaped}%"
         if before:
-            where.append("(e.began_at, e.number) < (SELECT began_at, number FROM executions WHERE id = ?)")
-            values.append(before)
+            conditions["(e.began_at, e.number) < (SELECT began_at, number FROM executions WHERE id = ?)"] = before
         source, order = "executions e", "e.began_at DESC, e.number DESC"
         if query.tool is not None:
             # The key of this table has the order that is wanted.
             source = "uses u CROSS JOIN executions e ON e.number = u.execution"
             order = "u.began_at DESC, u.execution DESC"
-            where.append("u.tool = ?")
-            values.append(self._digest(query.tool))
+            conditions["u.tool = ?"] = self._digest(query.tool)
         elif query.text and query.id is None:
             # It has both in its order, so that other columns are read only where the text is found.
             source = "executions e INDEXED BY executions_by_title"
+        where = [*conditions]
+        if query.state is not None:
+            # No index has the state, which each pause changes; the status is empty as long as it has not ended.
+            where.append("e.status != ''" if query.state == "ended" else "e.status = ''")
+        if query.text and isinstance(self._seal, Seal):
+            where.append("0")
         clause = " AND ".join(where) or "1"
-        return f"SELECT {_COLUMNS} FROM {source} WHERE {clause} ORDER BY {order} LIMIT ?", values  # noqa: S608 - of texts of ours
+        statement = f"SELECT {_COLUMNS} FROM {source} WHERE {clause} ORDER BY {order} LIMIT ?"  # noqa: S608 - of texts of ours
+        return statement, [*conditions.values()]
 
     def counts(self, since: float, tenant: str | None) -> dict[str, int]:
         """How many run and wait, and of those that began since then, how many there are and failed."""
-        of_tenant, values = ("", ()) if tenant is None else (" AND tenant = ?", (tenant,))
-        rows = self._db.execute(
+        open_rows = self._db.execute(
             "SELECT state, count(*) FROM executions INDEXED BY executions_by_status"  # noqa: S608 - of texts of ours
-            f" WHERE status = ''{of_tenant} GROUP BY state",
-            values,
+            f" WHERE status = ''{_of_tenant(tenant)} GROUP BY state",
+            (tenant,),
         )
-        open_ = dict(rows.fetchall())
-        recent, failed = self._db.execute(
+        counts = {"running": 0, "paused": 0, **dict(open_rows.fetchall())}
+        counts["recent"], counts["failed"] = self._db.execute(
             "SELECT count(*), coalesce(sum(status NOT IN ('', 'finished', 'cancelled')), 0) FROM executions"  # noqa: S608 - the same
-            f" WHERE began_at >= ?{of_tenant}",
-            (since, *values),
+            f" WHERE began_at >= ?2{_of_tenant(tenant)}",
+            (tenant, since),
         ).fetchone()
-        return {
-            "running": open_.get("running", 0),
-            "paused": open_.get("paused", 0),
-            "recent": recent,
-            "failed": failed,
-        }
+        return counts
 
     def savings(self, since: float, bucket: float, tenant: str | None) -> list[tuple[float, str, int, int, int]]:
         """By time and interface: the start of the bucket, interface, executions, bytes saved, bytes lost."""
-        of_tenant, values = ("", ()) if tenant is None else (" AND tenant = ?", (tenant,))
-        rows = self._db.execute(
-            "SELECT cast(began_at / ? AS INTEGER) * ? AS at, interface, count(*), sum(max(saved_bytes, 0)),"  # noqa: S608 - the same
-            f" sum(max(-saved_bytes, 0)) FROM executions WHERE began_at >= ? AND status != ''{of_tenant}"
-            " GROUP BY at, interface ORDER BY at, interface",
-            (bucket, bucket, since, *values),
-        )
-        return [(float(at), interface, count, gain, loss) for at, interface, count, gain, loss in rows]
+        return self._db.execute(
+            "SELECT cast(cast(began_at / ?3 AS INTEGER) * ?3 AS REAL) AS at, interface, count(*),"  # noqa: S608 - the same
+            " sum(max(saved_bytes, 0)), sum(max(-saved_bytes, 0)) FROM executions"
+            f" WHERE began_at >= ?2 AND status != ''{_of_tenant(tenant)} GROUP BY at, interface ORDER BY at, interface",
+            (tenant, since, bucket),
+        ).fetchall()
 
     def uses(self, limit: int, tenant: str | None) -> Iterator[tuple[float, ToolUse]]:
-        """Tool uses of the executions that ended last, newest first, with their start times."""
-        of_tenant, values = ("", ()) if tenant is None else (" WHERE tenant = ?", (tenant,))
+        """Tool uses of the executions that began last, newest first, with their start times."""
         rows = self._db.execute(
             "SELECT e.id, e.began_at, u.body FROM (SELECT number, id, began_at FROM executions"  # noqa: S608 - the same
-            f"{of_tenant} ORDER BY began_at DESC LIMIT ?) e JOIN uses u ON u.execution = e.number",
-            (*values, limit),
+            f" WHERE 1{_of_tenant(tenant)} ORDER BY began_at DESC LIMIT ?2) e JOIN uses u ON u.execution = e.number",
+            (tenant, limit),
         )
         for execution_id, began_at, sealed in rows:
             yield began_at, _decode_use(self._seal.open(sealed, _place(execution_id)))
 
-    def forget(self, number: int) -> None:
-        """An execution goes."""
-        self._db.execute("DELETE FROM uses WHERE execution = ?", (number,))
-
     def reseal(self, new: Seal) -> None:
-        """With another key; the digests are made with it, too."""
+        """Seal the rows with another key, which also makes the digests."""
         rows = self._db.execute(
             "SELECT u.began_at, u.execution, u.body, e.id FROM uses u JOIN executions e ON e.number = u.execution"
         ).fetchall()
@@ -449,64 +328,20 @@ class SqliteListing:
             sealed = new.seal(plaintext, _place(execution_id))
             self._db.execute("INSERT INTO uses VALUES (?, ?, ?, ?)", (name, began_at, number, sealed))
 
-    def _conditions(self, query: ExecutionFilter) -> tuple[list[str], list[Any]]:
-        where, values = [], []
-        for name in _EQUAL:
-            value = getattr(query, name)
-            if value is not None:
-                where.append(f"e.{name} = ?")
-                values.append(value)
-        if query.state is not None:
-            # No index has the state, which each pause changes; the status is empty as long as it has not ended.
-            where.append("e.status != ''" if query.state == "ended" else "e.status = ''")
-        if query.since is not None:
-            where.append("e.began_at >= ?")
-            values.append(query.since)
-        if query.until is not None:
-            where.append("e.began_at < ?")
-            values.append(query.until)
-        if query.text:
-            if isinstance(self._seal, Seal):
-                where.append("0")
-            where.append("cast(e.title AS TEXT) LIKE ? ESCAPE '\\'")
-            escaped = query.text.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_")
-            values.append(f"%{escaped}%")
-        return where, values
-
     def _digest(self, tool: str) -> bytes:
         return self._seal.digest(tool.encode())
 
     def _summary(self, row: Sequence[Any]) -> ExecutionSummary:
-        (
-            execution_id,
-            state,
-            status,
-            began_at,
-            seconds,
-            calls,
-            title,
-            session,
-            tenant,
-            interface,
-            failed,
-            saved,
-            lanes,
-        ) = row
+        *values, title, lanes = row
         return ExecutionSummary(
-            execution_id=execution_id,
-            state=state,
-            status=status,
-            began_at=began_at,
-            seconds=seconds,
-            calls=calls,
-            first_line=self._seal.open(title, f"{execution_id}/title").decode(),
-            session=session,
-            tenant=tenant,
-            interface=interface,
-            failed=failed,
-            saved_bytes=saved,
+            **dict(zip(_FIELDS, values, strict=True)),
+            first_line=self._seal.open(title, f"{row[0]}/title").decode(),
             lanes=_decode_lanes(lanes) if lanes else (),
         )
+
+
+def _of_tenant(tenant: str | None) -> str:
+    return f" AND {'?1 IS NULL' if tenant is None else 'tenant = ?1'}"
 
 
 def _place(execution_id: str) -> str:

@@ -5,11 +5,9 @@ Killed at any moment, the file is whole with the old key or whole with the new o
 
 from __future__ import annotations
 
-import os
 import secrets
 import sqlite3
-from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -22,7 +20,7 @@ from toolfold.ledger.encryption import SALT_BYTES, Seal, relock, seal_for_snapsh
 from toolfold.ledger.sqlite.listing import LessonTable, SqliteListing
 from toolfold.ledger.sqlite.schema import check_key, open_exclusive, unusable, write_copy
 from toolfold.ledger.sqlite.store import lock_for_server
-from toolfold.ledger.sqlite.tables import SNAPSHOT, Tables
+from toolfold.ledger.sqlite.tables import SNAPSHOT, Tables, transaction
 from toolfold.ledger.sqlite.write_ahead import recover_logs
 
 _NEXT_STEP: Final = "stop that one first, then run this again"
@@ -46,32 +44,17 @@ def rekey(path: Path, key: bytes | str | None, new_key: bytes | str) -> RekeyRes
     if not path.is_file():
         raise UsageError(f"no ledger {str(path)!r}; check the path")
     try:
-        with _sole_server(path), closing(_open_exclusive(path)) as connection:
+        # The handle has the lock until it is closed.
+        with open(lock_for_server(path, _NEXT_STEP), "rb"), closing(open_exclusive(path)) as connection:
             return _rekey(connection, path, key, new_key)
     except sqlite3.Error as error:
+        if "locked" in str(error):
+            # It would go on to write with the old key, and nobody could read that.
+            raise UsageError(f"ledger {str(path)!r} is in use by another process; {_NEXT_STEP}") from error
         raise unusable(path, error) from error
     except OSError as error:
         reason = (error.strerror or "unknown reason").lower()
         raise UsageError(f"ledger {str(path)!r} cannot be rekeyed: {reason}; check the folder and its disk") from error
-
-
-@contextmanager
-def _sole_server(path: Path) -> Iterator[None]:
-    handle = lock_for_server(path, _NEXT_STEP)
-    try:
-        yield
-    finally:
-        os.close(handle)
-
-
-def _open_exclusive(path: Path) -> sqlite3.Connection:
-    try:
-        return open_exclusive(path)
-    except sqlite3.OperationalError as error:
-        if "locked" not in str(error):
-            raise
-        # It would go on to write with the old key, and nobody could read that.
-        raise UsageError(f"ledger {str(path)!r} is in use by another process; {_NEXT_STEP}") from error
 
 
 def _rekey(connection: sqlite3.Connection, path: Path, key: bytes | str | None, new_key: bytes | str) -> RekeyResult:
@@ -89,44 +72,24 @@ def _rekey(connection: sqlite3.Connection, path: Path, key: bytes | str | None, 
     if facts["key_id"] == same_salt.key_id:
         return RekeyResult(executions=0, copy="")
     check_key(path, facts, old)
-    recover_logs(path, connection, Tables(connection, old, MAX_EXECUTION_BYTES, SteadyClock()), old)
+    recover_logs(path, Tables(connection, old, MAX_EXECUTION_BYTES, SteadyClock()), old)
     copy = path.with_name(f"{path.name}.key-{old.key_id}")
-    _keep_copy(connection, copy)
-    new_salt = secrets.token_bytes(SALT_BYTES)
-    new = seal_with(new_key, new_salt)
-    with _transaction(connection):
-        executions = _Bodies(connection, old, new).reseal()
-        values = [(new.key_id, "key_id"), (new_salt.hex(), "salt")]
-        connection.executemany("UPDATE facts SET value = ? WHERE name = ?", values)
-    return RekeyResult(executions=executions, copy=copy.name)
-
-
-def _keep_copy(connection: sqlite3.Connection, copy: Path) -> None:
     # One name for each try, so that a killed one leaves nothing for good: nobody else is here.
     draft = copy.with_name(f"{copy.name}.part")
     draft.unlink(missing_ok=True)
-    try:
-        write_copy(connection, draft)
-        # Over an older copy with the same key: this one has everything that it had at the time.
-        os.replace(draft, copy)
-    finally:
-        draft.unlink(missing_ok=True)
-
-
-@contextmanager
-def _transaction(connection: sqlite3.Connection) -> Iterator[None]:
+    # Over an older copy with the same key: this one has everything that it had at the time.
+    write_copy(connection, copy, draft, overwrite=True)
+    new_salt = secrets.token_bytes(SALT_BYTES)
+    new = seal_with(new_key, new_salt)
     # What the old key sealed must not stay in free pages: it may be known to others.
     connection.execute("PRAGMA secure_delete = ON").fetchone()
     # With less, a power cut could undo it after the old key was thrown away.
     connection.execute("PRAGMA synchronous = FULL")
-    connection.execute("BEGIN IMMEDIATE")
-    try:
-        yield
-        connection.execute("COMMIT")
-    except BaseException:
-        if connection.in_transaction:  # a full disk has ended it already
-            connection.execute("ROLLBACK")
-        raise
+    with transaction(connection):
+        executions = _Bodies(connection, old, new).reseal()
+        values = [(new.key_id, "key_id"), (new_salt.hex(), "salt")]
+        connection.executemany("UPDATE facts SET value = ? WHERE name = ?", values)
+    return RekeyResult(executions=executions, copy=copy.name)
 
 
 class _Bodies:
@@ -138,9 +101,16 @@ class _Bodies:
         self._old_snapshots, self._new_snapshots = seal_for_snapshots(old), seal_for_snapshots(new)
 
     def reseal(self) -> int:
-        """With the new key; how many executions there are."""
+        """Seal everything with the new key; the number of executions."""
+        # One body at a time in memory, here and below.
         for (digest,) in self._db.execute("SELECT digest FROM grants").fetchall():
-            self._reseal_grant(digest)
+            (sealed,) = self._db.execute("SELECT body FROM grants WHERE digest = ?", (digest,)).fetchone()
+            packed = self._old.open(sealed, f"grant/{digest.hex()}")
+            # The name of a grant is made with the key, too.
+            name = self._new.digest(codec.inflate(packed))
+            self._db.execute("DELETE FROM grants WHERE digest = ?", (digest,))
+            self._db.execute("INSERT INTO grants VALUES (?, ?)", (name, self._new.seal(packed, f"grant/{name.hex()}")))
+            self._db.execute("UPDATE executions SET granted = ? WHERE granted = ?", (name, digest))
         LessonTable(self._db, self._old).reseal(self._new)
         SqliteListing(self._db, self._old).reseal(self._new)
         executions = self._db.execute("SELECT number, id FROM executions").fetchall()
@@ -148,32 +118,20 @@ class _Bodies:
             self._reseal_execution(number, execution_id)
         return len(executions)
 
-    def _reseal_grant(self, digest: bytes) -> None:
-        (sealed,) = self._db.execute("SELECT body FROM grants WHERE digest = ?", (digest,)).fetchone()
-        packed = self._old.open(sealed, f"grant/{digest.hex()}")
-        # The name of a grant is made with the key, too.
-        name = self._new.digest(codec.inflate(packed))
-        self._db.execute("DELETE FROM grants WHERE digest = ?", (digest,))
-        self._db.execute("INSERT INTO grants VALUES (?, ?)", (name, self._new.seal(packed, f"grant/{name.hex()}")))
-        self._db.execute("UPDATE executions SET granted = ? WHERE granted = ?", (name, digest))
-
     def _reseal_execution(self, number: int, execution_id: str) -> None:
         (title,) = self._db.execute("SELECT title FROM executions WHERE number = ?", (number,)).fetchone()
         values = (self._reseal(title, f"{execution_id}/title"), number)
         self._db.execute("UPDATE executions SET title = ? WHERE number = ?", values)
-        pieces = self._db.execute("SELECT piece FROM pieces WHERE execution = ?", (number,)).fetchall()
-        for (piece,) in pieces:
+        for (piece,) in self._db.execute("SELECT piece FROM pieces WHERE execution = ?", (number,)).fetchall():
             place = (number, piece)
             (body,) = self._db.execute("SELECT body FROM pieces WHERE execution = ? AND piece = ?", place).fetchone()
-            resealed_body = (
-                self._reseal_snapshot(body) if piece == SNAPSHOT else self._reseal(body, f"{execution_id}/{piece}")
-            )
-            self._db.execute("UPDATE pieces SET body = ? WHERE execution = ? AND piece = ?", (resealed_body, *place))
+            if piece == SNAPSHOT:
+                assert self._old_snapshots is not None
+                assert self._new_snapshots is not None
+                body = relock(body, self._old_snapshots, self._new_snapshots)
+            else:
+                body = self._reseal(body, f"{execution_id}/{piece}")
+            self._db.execute("UPDATE pieces SET body = ? WHERE execution = ? AND piece = ?", (body, *place))
 
     def _reseal(self, sealed: bytes, place: str) -> bytes:
         return self._new.seal(self._old.open(sealed, place), place)
-
-    def _reseal_snapshot(self, body: bytes) -> bytes:
-        assert self._old_snapshots is not None
-        assert self._new_snapshots is not None
-        return relock(body, self._old_snapshots, self._new_snapshots)

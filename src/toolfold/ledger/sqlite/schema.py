@@ -16,17 +16,15 @@ from typing import Final
 from toolfold.clocks import SteadyClock, boot_id
 from toolfold.errors import UsageError
 from toolfold.ledger.encryption import SALT_BYTES, NoSeal, Seal, seal_with
-from toolfold.ledger.sqlite.listing import LESSONS, USES
-from toolfold.ledger.sqlite.tables import DECISIONS, SCHEMA
+from toolfold.ledger.sqlite.tables import SCHEMA, transaction
 
 _APPLICATION: Final = 0x746F666C  # "tofl"
 BUSY_SECONDS: Final = 30.0
-_LAYOUT: Final = (*SCHEMA.split(";"), LESSONS, DECISIONS, *USES)
 _STORE_LEAD: Final = (
     "INSERT INTO facts VALUES ('clock', ?1 || ' ' || ?2) ON CONFLICT (name) DO UPDATE SET value = excluded.value"
     " WHERE value NOT LIKE ?1 || ' %'"
 )
-"""Whoever is first after a start of the machine."""
+"""By the first process after a start of the machine."""
 
 
 def connect(path: Path, key: bytes | str | None) -> tuple[sqlite3.Connection, sqlite3.Connection, Seal | NoSeal]:
@@ -69,11 +67,7 @@ def _read_lead(connection: sqlite3.Connection, boot: str) -> float | None:
 
 
 def open_exclusive(path: Path) -> sqlite3.Connection:
-    """The only connection to a file that is there; everyone else waits until it is closed.
-
-    Raises:
-        sqlite3.OperationalError: "database is locked", where another process has the file open.
-    """
+    """The only connection to a file; SQLite's "database is locked" where another process has it open."""
     with ExitStack() as stack:
         raw_connection = sqlite3.connect(path, timeout=0.0, isolation_level=None)
         connection = stack.enter_context(closing(raw_connection))
@@ -86,16 +80,11 @@ def open_exclusive(path: Path) -> sqlite3.Connection:
 
 
 def unusable(path: Path, error: sqlite3.Error) -> UsageError:
-    """Why SQLite cannot work with the file."""
     return UsageError(f"ledger {str(path)!r} cannot be used: {_reason(error)}")
 
 
 def check_key(path: Path, facts: Mapping[str, str], seal: Seal) -> None:
-    """Refuse a key that is not the file's.
-
-    Raises:
-        UsageError: It was sealed with another one.
-    """
+    """Raise a `UsageError` if the file was sealed with another key."""
     if facts["key_id"] != seal.key_id:
         raise UsageError(
             f"wrong key for ledger {str(path)!r}: it was sealed with key {facts['key_id']}, this is {seal.key_id}"
@@ -170,52 +159,40 @@ def _use_wal(connection: sqlite3.Connection) -> None:
 
 
 def _lay_out(connection: sqlite3.Connection) -> None:
-    connection.execute("BEGIN IMMEDIATE")
-    try:
+    with transaction(connection):
         # Asked again: another process may have been first.
         if not connection.execute("PRAGMA user_version").fetchone()[0]:
-            for statement in _LAYOUT:
+            for statement in SCHEMA.split(";"):
                 connection.execute(statement)
             connection.execute(f"PRAGMA application_id = {_APPLICATION}")
             connection.execute(f"PRAGMA user_version = {FORMAT}")
-        connection.execute("COMMIT")
-    except BaseException:
-        connection.execute("ROLLBACK")
-        raise
 
 
 def _seal(connection: sqlite3.Connection, path: Path, key: bytes | str | None) -> Seal | NoSeal:
-    facts = dict(connection.execute("SELECT name, value FROM facts"))
+    facts = _facts(connection)
     if key is None:
         if "key_id" in facts:
             raise UsageError(f"ledger {str(path)!r} is sealed; give its key")
         return NoSeal()
-    salt = bytes.fromhex(facts["salt"]) if "salt" in facts else secrets.token_bytes(SALT_BYTES)
-    seal = seal_with(key, salt)
     if "key_id" not in facts:
-        if _remember(connection, seal, salt):
-            return seal
-        # Another process sealed it, or began to write without a seal, in the meantime.
-        facts = dict(connection.execute("SELECT name, value FROM facts"))
+        salt = secrets.token_bytes(SALT_BYTES)
+        seal = seal_with(key, salt)
+        with transaction(connection):
+            # Asked again: another process may have sealed it, or begun to write without a seal.
+            facts = _facts(connection)
+            if facts.keys() <= {"clock"} and not connection.execute("SELECT count(*) FROM executions").fetchone()[0]:
+                values = [("key_id", seal.key_id), ("salt", salt.hex())]
+                connection.executemany("INSERT INTO facts VALUES (?, ?)", values)
+                return seal
         if "key_id" not in facts:
             raise UsageError(f"ledger {str(path)!r} has records that are not sealed; name a new file to use a key")
-        seal = seal_with(key, bytes.fromhex(facts["salt"]))
+    seal = seal_with(key, bytes.fromhex(facts["salt"]))
     check_key(path, facts, seal)
     return seal
 
 
-def _remember(connection: sqlite3.Connection, seal: Seal, salt: bytes) -> bool:
-    connection.execute("BEGIN IMMEDIATE")
-    try:
-        is_new = not connection.execute(
-            "SELECT (SELECT count(*) FROM facts WHERE name != 'clock') + (SELECT count(*) FROM executions)"
-        ).fetchone()[0]
-        if is_new:
-            facts = [("key_id", seal.key_id), ("salt", salt.hex())]
-            connection.executemany("INSERT INTO facts VALUES (?, ?)", facts)
-    finally:
-        connection.execute("COMMIT")
-    return is_new
+def _facts(connection: sqlite3.Connection) -> dict[str, str]:
+    return dict(connection.execute("SELECT name, value FROM facts").fetchall())
 
 
 def _reason(error: sqlite3.Error) -> str:
@@ -258,19 +235,14 @@ def migrate(connection: sqlite3.Connection, path: Path, version: int) -> None:
     if version == FORMAT:
         return
     copy = path.with_name(f"{path.name}.format{version}")
-    _copy(connection, copy)
-    connection.execute("BEGIN IMMEDIATE")
-    try:
+    write_copy(connection, copy, copy.with_name(f"{copy.name}.{os.getpid()}"), overwrite=False)
+    with transaction(connection):
         # Asked again: another process may have been first.
         (current_version,) = connection.execute("PRAGMA user_version").fetchone()
         for step in range(current_version, FORMAT):
             for statement in _STEPS[step]:
                 connection.execute(statement)
         connection.execute(f"PRAGMA user_version = {FORMAT}")
-        connection.execute("COMMIT")
-    except BaseException:
-        connection.execute("ROLLBACK")
-        raise
     _log.warning("the ledger was migrated from format %d to %d; the old file is kept as %r", version, FORMAT, copy.name)
 
 
@@ -292,21 +264,19 @@ def check_shape(connection: sqlite3.Connection, path: Path) -> None:
             )
 
 
-def write_copy(connection: sqlite3.Connection, draft: Path) -> None:
-    """The whole database as a new file, for this user only."""
-    os.close(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
-    with closing(sqlite3.connect(draft)) as target:
-        # A draft needs no journal, and one that was killed leaves none behind.
-        target.execute("PRAGMA journal_mode = OFF").fetchone()
-        connection.backup(target)
-
-
-def _copy(connection: sqlite3.Connection, copy: Path) -> None:
-    draft = copy.with_name(f"{copy.name}.{os.getpid()}")
+def write_copy(connection: sqlite3.Connection, copy: Path, draft: Path, *, overwrite: bool) -> None:
+    """Copy the database to a new file, for this user only, whole or not at all."""
     try:
-        write_copy(connection, draft)
-        with suppress(FileExistsError):
-            os.link(draft, copy)
+        os.close(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
+        with closing(sqlite3.connect(draft)) as target:
+            # A draft needs no journal, and one that was killed leaves none behind.
+            target.execute("PRAGMA journal_mode = OFF").fetchone()
+            connection.backup(target)
+        if overwrite:
+            os.replace(draft, copy)
+        else:
+            with suppress(FileExistsError):
+                os.link(draft, copy)
     finally:
         draft.unlink(missing_ok=True)
 
@@ -323,5 +293,5 @@ def _columns(connection: sqlite3.Connection) -> dict[str, frozenset[str]]:
 @functools.cache
 def _expected() -> dict[str, frozenset[str]]:
     with closing(sqlite3.connect(":memory:")) as connection:
-        connection.executescript(";".join(_LAYOUT))
+        connection.executescript(SCHEMA)
         return _columns(connection)

@@ -12,7 +12,7 @@ import sqlite3
 import threading
 import zlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import AbstractContextManager, suppress
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Final, TypeVar
@@ -23,32 +23,11 @@ from toolfold import fork_safety
 from toolfold.clocks import SteadyClock
 from toolfold.errors import Fenced, LedgerFailed, ToolfoldError, UsageError
 from toolfold.ledger import base, codec
-from toolfold.ledger.base import (
-    MAX_EXECUTION_BYTES,
-    Entry,
-    ExecutionFilter,
-    ExecutionHistory,
-    ExecutionSummary,
-    LedgerChange,
-    ReplyEntry,
-    Retention,
-    SealedSnapshot,
-    StartRecord,
-    Story,
-)
 from toolfold.ledger.encryption import Seal, seal_for_snapshots
 from toolfold.ledger.listing import Saving, ToolUse
 from toolfold.ledger.sqlite.schema import connect, shared_lead
 from toolfold.ledger.sqlite.tables import Tables, is_cursor
-from toolfold.ledger.sqlite.write_ahead import (
-    LogBuffer,
-    PeerLogs,
-    WriteAheadLog,
-    is_alive,
-    lock,
-    open_peer_logs,
-    recover_logs,
-)
+from toolfold.ledger.sqlite.write_ahead import LogBuffer, PeerLogs, WriteAheadLog, is_alive, lock, recover_logs
 from toolfold.ledger.sqlite.writer import OpenRecord, SqliteWriter, WriteAction
 from toolfold.models import Outcome
 from toolfold.tools.learning import Lesson
@@ -74,18 +53,18 @@ class SqliteLedger:
     is_lasting = True
 
     def __init__(
-        self, path: str | Path, *, keep: Retention | None = None, key: bytes | str | None = None,
-        max_execution_bytes: int = MAX_EXECUTION_BYTES,
+        self, path: str | Path, *, keep: base.Retention | None = None, key: bytes | str | None = None,
+        max_execution_bytes: int = base.MAX_EXECUTION_BYTES,
     ) -> None:  # fmt: skip
-        self._keep = keep or Retention()
+        self._keep = keep or base.Retention()
         self._snapshot_seal: Seal | None = None
         self._path = Path(path)
         writer, reader, seal = connect(self._path, key)
-        self._identity = _identity(self._path)
+        self._file = self._path.stat()
         self._server_lock: int | None = None
         self._clock = SteadyClock(shared_lead(writer))
         tables = Tables(writer, seal, max_execution_bytes, self._clock)
-        recover_logs(self._path, writer, tables, seal)
+        recover_logs(self._path, tables, seal)
         self._write_ahead_log = WriteAheadLog(self._path, seal, max_execution_bytes)
         self._writer = SqliteWriter(writer, tables, self._keep, self._write_ahead_log)
         self._seal = seal
@@ -102,11 +81,10 @@ class SqliteLedger:
 
     @property
     def path(self) -> Path:
-        """Path of the file."""
         return self._path
 
     def disown(self) -> None:
-        """In a forked child: what has gathered is the parent's to write, and SQLite forbids the rest."""
+        """Let go in a forked child: pending writes are the parent's, and SQLite forbids the rest."""
         self._writer.disown()
         fork_safety.inherit(self)
 
@@ -115,7 +93,7 @@ class SqliteLedger:
 
     # gathered
 
-    def begin(self, start_record: StartRecord) -> None:
+    def begin(self, start_record: base.StartRecord) -> None:
         if start_record.execution_id in self._records:
             raise base.duplicate_error(start_record.execution_id)
         self._write_ahead_log.open()
@@ -127,13 +105,13 @@ class SqliteLedger:
         owner = self._write_ahead_log.owner
         self._writer.submit(WriteAction(record, lambda tables: tables.begin(start_record, owner), is_kept=True))
 
-    def note(self, execution_id: str, *entries: Entry, epoch: int = 0) -> None:
+    def note(self, execution_id: str, *entries: base.Entry, epoch: int = 0) -> None:
         record = self._record_of(execution_id)
         if isinstance(record.error, Fenced):
             raise record.error
         buffer = record.buffer
         for entry in entries:
-            if isinstance(entry, ReplyEntry):
+            if isinstance(entry, base.ReplyEntry):
                 record.call_records[entry.record.id] = entry.record
             body = codec.encode_entry(entry)
             self._writer.note(record, epoch, body)
@@ -145,7 +123,7 @@ class SqliteLedger:
 
     # waited for
 
-    def secure(self, execution_id: str, *entries: Entry, epoch: int = 0) -> Awaitable[None] | None:
+    def secure(self, execution_id: str, *entries: base.Entry, epoch: int = 0) -> Awaitable[None] | None:
         self.note(execution_id, *entries, epoch=epoch)
         record = self._records[execution_id]
         buffer = record.buffer
@@ -170,12 +148,12 @@ class SqliteLedger:
         # While others wait, the entries between theirs and this one are in no commit yet.
         buffer.is_whole = not buffer.waiting
 
-    async def park(self, execution_id: str, *, epoch: int = 0, snapshot: SealedSnapshot | None = None) -> None:
+    async def park(self, execution_id: str, *, epoch: int = 0, snapshot: base.SealedSnapshot | None = None) -> None:
         await self._wait(execution_id, lambda tables: tables.park(execution_id, epoch, snapshot))
         # All of it is in the file now; whoever resumes it may be another process.
         self._records.pop(execution_id, None)
 
-    async def accept(self, execution_id: str, entries: Sequence[ReplyEntry], *, epoch: int = 0) -> None:
+    async def accept(self, execution_id: str, entries: Sequence[base.ReplyEntry], *, epoch: int = 0) -> None:
         bodies = [codec.encode_entry(entry) for entry in entries]
         self._record_of(execution_id).buffer = None  # these have no numbers
         await self._wait(execution_id, lambda tables: tables.accept(execution_id, epoch, bodies))
@@ -194,12 +172,10 @@ class SqliteLedger:
             except OSError as error:
                 raise base.takeover_error(execution_id, error) from error
 
-        peer_logs: PeerLogs
-        epoch: int
         peer_logs, epoch = await self._writer.wait(None, do)
         peer_logs.remove()
         self._records[execution_id] = OpenRecord(execution_id)
-        return epoch
+        return int(epoch)
 
     async def finish(self, execution_id: str, outcome: Outcome, *, epoch: int = 0, wait: bool = False) -> None:
         record = self._record_of(execution_id)
@@ -222,7 +198,7 @@ class SqliteLedger:
         finally:
             self._records.pop(execution_id, None)
 
-    async def sweep(self, keep: Retention | None = None) -> int:
+    async def sweep(self, keep: base.Retention | None = None) -> int:
         """Forget now what `keep`, or the ledger's own retention, does not allow; how many executions went."""
         count = 0
         while step_count := await self._writer.wait(None, lambda tables: tables.sweep(keep or self._keep)):
@@ -236,14 +212,14 @@ class SqliteLedger:
                 peer_logs.catch_up(tables)  # or it would be back with the next start
                 return tables.delete(execution_id)
 
-            is_known: bool = await self._writer.wait(None, do)
+            is_known = await self._writer.wait(None, do)
             peer_logs.remove()
         self._records.pop(execution_id, None)
-        return is_known
+        return bool(is_known)
 
     # read
 
-    async def load(self, execution_id: str) -> ExecutionHistory | None:
+    async def load(self, execution_id: str) -> base.ExecutionHistory | None:
         with self._open_peer_logs() as peer_logs:
             if peer_logs.has_orphans:
                 await self._writer.wait(None, peer_logs.catch_up)
@@ -265,22 +241,24 @@ class SqliteLedger:
 
     async def list(
         self, *, limit: int = 50, before: float | None = None, tenant: str | None = None
-    ) -> list[ExecutionSummary]:
-        query = ExecutionFilter(tenant=tenant, until=before)
+    ) -> list[base.ExecutionSummary]:
+        query = base.ExecutionFilter(tenant=tenant, until=before)
         return await self._read(lambda tables: tables.listing.search(query, limit, ""))
 
-    async def search(self, query: ExecutionFilter, *, limit: int = 50, before: str = "") -> Sequence[ExecutionSummary]:
+    async def search(
+        self, query: base.ExecutionFilter, *, limit: int = 50, before: str = ""
+    ) -> Sequence[base.ExecutionSummary]:
         return await self._read(lambda tables: tables.listing.search(query, limit, before))
 
-    async def story(self, execution_id: str, *, after: int = 0) -> Story | None:
+    async def story(self, execution_id: str, *, after: int = 0) -> base.Story | None:
         return await self._look(lambda tables: tables.story(execution_id, after))
 
-    async def follow(self, after: str | None = None) -> AsyncIterator[LedgerChange]:
+    async def follow(self, after: str | None = None) -> AsyncIterator[base.LedgerChange]:
         if after is not None and not is_cursor(after):
             raise UsageError(f"invalid cursor {after!r}; take the one of the last change")
         cursor = await self._look(lambda tables: tables.changes.last()) if after is None else after
         if after is None:
-            yield LedgerChange(cursor=cursor, execution_id="")
+            yield base.LedgerChange(cursor=cursor, execution_id="")
         while not self._is_closed:
             changes = await self._look(lambda tables, cursor=cursor: tables.changes.after(cursor))  # type: ignore[misc]
             for change in changes:
@@ -290,11 +268,10 @@ class SqliteLedger:
                 await asyncio.sleep(_LOOK_SECONDS)
 
     async def decide(self, execution_id: str, epoch: int, call_id: int, body: bytes) -> bool:
-        is_first: bool = await self._writer.wait(None, lambda tables: tables.decide(execution_id, epoch, call_id, body))
-        return is_first
+        return bool(await self._writer.wait(None, lambda tables: tables.decide(execution_id, epoch, call_id, body)))
 
     async def decision(self, execution_id: str, epoch: int, call_id: int) -> bytes | None:
-        return await self._look(lambda tables: tables.changes.decision(execution_id, epoch, call_id))
+        return await self._look(lambda tables: tables.decision(execution_id, epoch, call_id))
 
     async def is_abandoned(self, execution_id: str) -> bool:
         """Whether it runs on record, and its process is gone; false where that cannot be told."""
@@ -305,22 +282,22 @@ class SqliteLedger:
         return await self._look(lambda tables: tables.owner(execution_id)) == owner
 
     async def counts(self, since: float, tenant: str | None = None) -> dict[str, int]:
-        """How many run, wait, and failed since then."""
         return await self._read(lambda tables: tables.listing.counts(since, tenant))
 
     async def savings(self, since: float, bucket: float, tenant: str | None = None) -> Sequence[Saving]:
-        """By time and interface: what stayed out of contexts, and what was lost."""
         return await self._read(lambda tables: tables.listing.savings(since, bucket, tenant))
 
     async def uses(self, limit: int, tenant: str | None = None) -> Sequence[tuple[float, ToolUse]]:
-        """What the last executions did with which tool."""
         return await self._read(lambda tables: list(tables.listing.uses(limit, tenant)))
 
     async def learned(self, tenant: str) -> Sequence[Lesson]:
         return await self._read(lambda tables: tables.lessons.for_tenant(tenant))
 
     async def is_there(self) -> bool:
-        return _identity(self._path) == self._identity
+        try:
+            return os.path.samestat(self._file, self._path.stat())
+        except OSError:
+            return False
 
     def hold_alone(self) -> None:
         """Be the only server of this file, until it is closed or the process ends. Commands may still use it.
@@ -351,8 +328,8 @@ class SqliteLedger:
             record = self._records[execution_id] = OpenRecord(execution_id)
         return record
 
-    def _open_peer_logs(self, *, mark: bool = False) -> AbstractContextManager[PeerLogs]:
-        return open_peer_logs(self._path, self._seal, self._write_ahead_log.name, mark=mark)
+    def _open_peer_logs(self, *, mark: bool = False) -> PeerLogs:
+        return PeerLogs(self._path, self._seal, self._write_ahead_log.name, mark=mark)
 
     async def _wait(self, execution_id: str, do: Callable[[Tables], None], *, is_kept: bool = False) -> None:
         try:
@@ -367,11 +344,11 @@ class SqliteLedger:
         if self._is_closed:
             raise base.closed_error()
         # A reader sees what was noted before it asked.
-        await self._writer.wait(None, _nothing)
+        await self._writer.wait(None, lambda _: None)
         return await self._look(query)
 
     async def _look(self, query: Callable[[Tables], _T]) -> _T:
-        """What is committed by now."""
+        """Query what is committed by now."""
         if self._is_closed:
             raise base.closed_error()
         return await asyncio.to_thread(self._query, query)
@@ -400,24 +377,10 @@ def lock_for_server(path: Path, next_step: str) -> int:
     # A file of its own: closing a handle of the database's own file would end SQLite's locks on it.
     handle = os.open(path.with_name(f"{path.name}-serve"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
-        is_alone = lock(handle)
+        if lock(handle):
+            return handle
+        refusal = f"is served by another process; {next_step}"
     except OSError as error:
-        os.close(handle)
-        reason = (error.strerror or "unknown reason").lower()
-        raise UsageError(f"ledger {str(path)!r} cannot be locked: {reason}; put it on a local disk") from error
-    if not is_alone:
-        os.close(handle)
-        raise UsageError(f"ledger {str(path)!r} is served by another process; {next_step}")
-    return handle
-
-
-def _identity(path: Path) -> tuple[int, int] | None:
-    try:
-        facts = path.stat()
-    except OSError:
-        return None
-    return facts.st_dev, facts.st_ino
-
-
-def _nothing(_: Tables) -> None:
-    """An act that only waits for those before it."""
+        refusal = f"cannot be locked: {(error.strerror or 'unknown reason').lower()}; put it on a local disk"
+    os.close(handle)
+    raise UsageError(f"ledger {str(path)!r} {refusal}")

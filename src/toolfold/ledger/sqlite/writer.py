@@ -17,7 +17,6 @@ import sqlite3
 import threading
 import time
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias
 
@@ -42,7 +41,7 @@ _log = logging.getLogger("toolfold.ledger")
 
 @dataclass(slots=True, eq=False)
 class OpenRecord:
-    """What this process holds of an execution that it writes to."""
+    """State of an execution that this process writes to."""
 
     id: str
     call_records: dict[int, CallRecord] = field(default_factory=dict)
@@ -54,31 +53,24 @@ class OpenRecord:
     is_lossy: bool = False
     """Entries were given up while the disk failed."""
     buffer: LogBuffer | None = None
-    """Of one that is its own: what can be made safe without a commit."""
+    """Of an execution of its own: entries that can be made safe without a commit."""
 
 
 Note: TypeAlias = tuple[OpenRecord, int, bytes]
-"""One encoded entry and its epoch. A plain tuple: there are two of them in every tool call."""
+"""Encoded entry and its epoch. A plain tuple: there are two of them in every tool call."""
 
 
+# Any: the result of an action is between it and its waiter.
 @dataclass(slots=True)
 class WriteAction:
-    """Anything else, done in its place in the order; `waiter` gets what it returns or raises."""
+    """Anything else, done in its place in the order."""
 
     record: OpenRecord | None
     do: Callable[[Tables], Any]
-    waiter: Waiter | None = None
     is_kept: bool = False
     """Tried again where the disk failed, whether or not somebody waited: the start and the end of an execution."""
-
-
-# Any: what an act returns is between it and its waiter.
-@dataclass(slots=True)
-class Waiter:
-    """A future of an event loop, and how it will be answered from the thread."""
-
-    loop: asyncio.AbstractEventLoop
-    future: asyncio.Future[Any]
+    future: asyncio.Future[Any] | None = None
+    """Gets the value or the error after the commit, in its event loop."""
     value: Any = None
     error: Exception | None = None
 
@@ -108,7 +100,6 @@ class SqliteWriter:
         self._is_failing = False
 
     def note(self, record: OpenRecord, epoch: int, body: bytes) -> None:
-        """Hand over an entry and go on."""
         with self._lock:
             self._jobs.append((record, epoch, body))
             self._jobs_bytes += len(body)
@@ -118,24 +109,18 @@ class SqliteWriter:
                 self._wake()
 
     def submit(self, action: WriteAction) -> None:
-        """Hand over an act and go on."""
         with self._lock:
             self._jobs.append(action)
-            if action.waiter is not None:
+            if action.future is not None:
                 self._hurry.set()
             if not self._is_at_work:
                 self._wake()
 
     async def wait(self, record: OpenRecord | None, do: Callable[[Tables], Any], *, is_kept: bool = False) -> Any:
-        """Hand over a job and wait until it is committed.
-
-        Raises:
-            ToolfoldError: What the job raised, or why what went before it was not written.
-        """
-        loop = asyncio.get_running_loop()
-        waiter = Waiter(loop, loop.create_future())
-        self.submit(WriteAction(record, do, waiter, is_kept))
-        return await waiter.future
+        """Wait until an action is committed; raises its error, or that of a write before it."""
+        future = asyncio.get_running_loop().create_future()
+        self.submit(WriteAction(record, do, is_kept, future))
+        return await future
 
     def close(self) -> None:
         """Write what has gathered, end the thread and close the connection. Blocks."""
@@ -176,7 +161,7 @@ class SqliteWriter:
             with self._lock:
                 jobs, self._jobs = self._jobs, []
                 self._jobs_bytes = 0
-                self._write_ahead_log.switch_halves()
+                self._write_ahead_log.begin_commit()
                 is_last = self._is_closing
                 self._hurry.clear()
                 idle_rounds = 0 if jobs else idle_rounds + 1
@@ -198,66 +183,49 @@ class SqliteWriter:
                 idle_rounds = 0
 
     def _commit(self, jobs: list[Job]) -> None:
-        waiters = [job.waiter for job in jobs if isinstance(job, WriteAction) and job.waiter is not None]
-        try:
-            self._transact(jobs, self._apply)
-        # Whatever it is, the thread must live on and every waiter must hear of it.
-        except Exception as error:  # noqa: BLE001
-            self._roll_back()
-            if _may_pass(error):
-                self._defer(jobs, waiters, error)
+        waiters = [job for job in jobs if isinstance(job, WriteAction) and job.future is not None]
+        for apply in (self._apply, self._apply_separately):
+            for waiter in waiters:
+                waiter.value = waiter.error = None
+            try:
+                with self._tables.transaction():
+                    apply(jobs)
+            # Whatever it is, the thread must live on and every waiter must hear of it.
+            except Exception as error:  # noqa: BLE001
+                if _may_pass(error):
+                    self._defer(jobs, error)
+                    break
+                failure = error
             else:
-                self._commit_separately(jobs, waiters)
+                self._write_ahead_log.end_commit()
+                if self._is_failing:
+                    self._is_failing = False
+                    _log.warning("the ledger can be written again")
+                break
+        else:
+            for job in jobs:
+                self._lose(job, failure)
         _answer(waiters)
 
-    def _commit_separately(self, jobs: list[Job], waiters: list[Waiter]) -> None:
-        for waiter in waiters:
-            waiter.value = waiter.error = None
-        try:
-            self._transact(jobs, self._apply_separately)
-        # As above.
-        except Exception as error:  # noqa: BLE001
-            self._roll_back()
-            if _may_pass(error):
-                self._defer(jobs, waiters, error)
-                return
-            for job in jobs:
-                self._lose(job, error)
-
-    def _transact(self, jobs: list[Job], apply: Callable[[list[Job]], None]) -> None:
-        self._db.execute("BEGIN IMMEDIATE")
-        self._tables.changes.begin()
-        apply(jobs)
-        self._tables.write()
-        self._db.execute("COMMIT")
-        self._write_ahead_log.clear()
-        if self._is_failing:
-            self._is_failing = False
-            _log.warning("the ledger can be written again")
-
-    def _roll_back(self) -> None:
-        self._tables.drop()
-        with suppress(sqlite3.Error):
-            if self._db.in_transaction:
-                self._db.execute("ROLLBACK")
-
-    def _defer(self, jobs: list[Job], waiters: list[Waiter], error: Exception) -> None:
-        """The disk may take them later. Whoever waited knows that nothing was done, and asks again."""
-        failure = _failure(error)
-        for waiter in waiters:
-            waiter.error = failure
+    def _defer(self, jobs: list[Job], error: Exception) -> None:
+        """Keep the jobs, which the disk may take later. Waiters know that nothing was done, and try again."""
+        failure = LedgerFailed(f"the ledger cannot be written: {error}; check its disk and its folder")
+        failure.__cause__ = error
         deferred_jobs: list[Job] = []
         size = 0
         for job in jobs:
             if isinstance(job, tuple):
+                record = job[0]
                 size += len(job[2])
                 if size <= _MAX_DEFERRED_BYTES:
                     deferred_jobs.append(job)
-                elif not job[0].is_lossy:
-                    job[0].is_lossy = True
-                    deferred_jobs.append(_loss(job[0]))
-            elif job.waiter is None or job.is_kept:
-                deferred_jobs.append(WriteAction(job.record, job.do, is_kept=job.is_kept))
+                elif not record.is_lossy:
+                    record.is_lossy = True
+                    deferred_jobs.append(WriteAction(record, lambda tables, lossy=record: tables.lose(lossy.id)))  # type: ignore[misc]
+                continue
+            job.error = failure
+            if job.future is None or job.is_kept:
+                deferred_jobs.append(WriteAction(job.record, job.do, job.is_kept))
         if not self._is_failing:
             _log.error("%s; %d writes are pending", failure, len(deferred_jobs))
         self._is_failing = True
@@ -270,8 +238,8 @@ class SqliteWriter:
         _log.error("%s", failure, exc_info=error)
         if record is not None and record.error is None:
             record.error = failure
-        if isinstance(job, WriteAction) and job.waiter is not None:
-            job.waiter.error = failure
+        if isinstance(job, WriteAction):
+            job.error = failure
 
     def _apply(self, jobs: list[Job]) -> None:
         bodies_by_record: dict[tuple[OpenRecord, int], list[bytes]] = {}
@@ -312,52 +280,38 @@ class SqliteWriter:
         try:
             if job.record is not None and job.record.error is not None:
                 raise job.record.error
-            value = job.do(self._tables)
-            if job.waiter is not None:
-                job.waiter.value = value
+            job.value = job.do(self._tables)
         except ToolfoldError as error:
-            if job.waiter is not None:
-                job.waiter.error = error
-            elif job.record is not None and job.record.error is None:
+            job.error = error
+            if job.future is None and job.record is not None and job.record.error is None:
                 job.record.error = error
                 _log.warning("not written to the ledger: %s", error)
 
 
 def _may_pass(error: Exception) -> bool:
-    """Whether it is the disk's, and not of what was to be written."""
+    """Whether it is an error of the disk, not of what was to be written."""
     return isinstance(error, sqlite3.DatabaseError) and not isinstance(
         error, sqlite3.IntegrityError | sqlite3.ProgrammingError | sqlite3.DataError | sqlite3.NotSupportedError
     )
 
 
-def _loss(record: OpenRecord) -> WriteAction:
-    return WriteAction(record, lambda tables: tables.lose(record.id))
-
-
-def _failure(error: Exception) -> LedgerFailed:
-    failure = LedgerFailed(f"the ledger cannot be written: {error}; check its disk and its folder")
-    failure.__cause__ = error
-    return failure
-
-
-def _answer(waiters: list[Waiter]) -> None:
-    loops = {waiter.loop for waiter in waiters}
-    for loop in loops:
-        loop_waiters = [waiter for waiter in waiters if waiter.loop is loop]
+def _answer(waiters: list[WriteAction]) -> None:
+    for loop in {waiter.future.get_loop() for waiter in waiters if waiter.future is not None}:
         try:
-            loop.call_soon_threadsafe(_settle, loop_waiters)
+            loop.call_soon_threadsafe(_settle, loop, waiters)
         except RuntimeError:
             _log.debug("an event loop was closed before its writes were done")
 
 
-def _settle(waiters: list[Waiter]) -> None:
+def _settle(loop: asyncio.AbstractEventLoop, waiters: list[WriteAction]) -> None:
     for waiter in waiters:
-        if waiter.future.done():
+        future = waiter.future
+        if future is None or future.done() or future.get_loop() is not loop:
             continue
         if waiter.error is not None:
-            waiter.future.set_exception(waiter.error)
+            future.set_exception(waiter.error)
         else:
-            waiter.future.set_result(waiter.value)
+            future.set_result(waiter.value)
 
 
 # ----------------------------------------------------------------------------------------------------
@@ -408,17 +362,14 @@ class RetentionSweeper:
                 _log.warning("old executions were not deleted: %s", error)
         finally:
             self._db.set_progress_handler(None, 0)
-            if self._db.in_transaction:
-                self._db.execute("ROLLBACK")
             self._db.execute(f"PRAGMA busy_timeout = {BUSY_SECONDS * 1000:.0f}")
         if self.is_over:
             self._schedule.hasten()
 
     def _sweep(self) -> int:
-        self._db.execute("BEGIN IMMEDIATE")
-        count = self._tables.sweep(self._keep, self._must_end)
-        self._db.set_progress_handler(None, 0)  # what went is committed
-        self._db.execute("COMMIT")
+        with self._tables.transaction():
+            count = self._tables.sweep(self._keep, self._must_end)
+            self._db.set_progress_handler(None, 0)  # what went is committed
         return count
 
     def _must_end(self) -> bool:
