@@ -10,9 +10,10 @@ from __future__ import annotations
 import keyword
 import math
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Final, NamedTuple, TypeAlias
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Final, Generic, NamedTuple, TypeAlias, TypeVar
 from urllib.parse import unquote
 
 from toolfold.models import Json
@@ -43,7 +44,7 @@ _ACCEPTS: Final[Mapping[type, frozenset[str]]] = {
 def unite(*unions: Union) -> Union:
     """All alternatives once, `None` last; `Any` takes in all others, `str` the literals that are text."""
     members = dict.fromkeys(member for union in unions for member in union)
-    if "Any" in members:
+    if "Any" in members or not members:
         return ANY
     general = members.keys() & {"str", "int", "bool"}
     alternatives = [
@@ -73,11 +74,7 @@ def accepts(union: Union, value: Json) -> bool:
 
 def union_of_values(values: Sequence[Json]) -> Union:
     """The type of an `enum`: literals, or the kinds of its values where there are too many."""
-    as_literals = len(values) <= MOST_LITERALS
-    union: Union = ()
-    for value in values:
-        union = unite(union, _literal(value) if as_literals else _kind(value))
-    return union
+    return unite(*map(_literal if len(values) <= MOST_LITERALS else _kind, values))
 
 
 def _literal(value: Json) -> Union:
@@ -120,35 +117,93 @@ _LONGEST_KEY: Final = 200
 _LONGEST_NAME: Final = 80
 _LONGEST_NOTE: Final = 120
 
+T = TypeVar("T")
+
 
 @dataclass(frozen=True, slots=True)
-class _Location:
+class Location:
     """Where a schema stands, and what a record there is called."""
 
     root: Json
     name: str
     depth: int = 0
+    visited: frozenset[str] = frozenset()
+    """The `$ref`s that led here."""
     pointer: str | None = None
-    """The `$ref` that led here: another one to the same place means the same record."""
-
-    def within(self, name: str) -> _Location:
-        return _Location(self.root, (self.name + pascal(name))[:_LONGEST_NAME], self.depth + 1)
+    """The `$ref` that stands right here: another one to the same place means the same record."""
 
 
-@dataclass(slots=True)
-class Types:
-    """Turns schemas into types, and keeps the declarations that these need."""
+class SchemaReader(ABC, Generic[T]):
+    """The one reading of a schema's keywords, within a number of steps that no schema can exceed.
 
-    used_names: set[str] = field(default_factory=set)
-    """Names that no declaration may have."""
-    declarations: dict[str, str] = field(default_factory=dict)
-    """The source of each record by its name, in the order in which they were met."""
-    _scope: str = ""
-    _steps: int = 0
-    _roots: list[Json] = field(default_factory=list)
-    _references: dict[tuple[int, str], str] = field(default_factory=dict)
-    _open: set[tuple[int, str]] = field(default_factory=set)
-    _shared_names: dict[tuple[str, str], str] = field(default_factory=dict)
+    Subclasses say what becomes of each: `Types` writes Python source, `prompts.signatures` a line of a prompt.
+    """
+
+    steps = _MOST_STEPS
+
+    def read(self, schema: Json, at: Location) -> T:
+        self.steps -= 1
+        if not isinstance(schema, Mapping) or self.steps < 0:
+            return self.named("Any")
+        result = self._combined(schema, at)
+        return self.united([result, self.named("None")]) if schema.get("nullable") is True else result
+
+    def _combined(self, schema: Mapping[str, Json], at: Location) -> T:
+        if isinstance(schema.get("$ref"), str):
+            return self.reference(schema, schema["$ref"], at)
+        if isinstance(schema.get("allOf"), list):
+            return self.all_of(schema, at)
+        for word in ("anyOf", "oneOf"):
+            if isinstance(schema.get(word), list) and schema[word]:
+                return self.any_of(schema, word, at)
+        values = [schema["const"]] if "const" in schema else schema.get("enum")
+        if isinstance(values, list) and values:
+            return self.choice(values)
+        return self.united([self._of_kind(kind, schema, at) for kind in _kinds(schema)])
+
+    def _of_kind(self, kind: str, schema: Mapping[str, Json], at: Location) -> T:
+        if kind in _ARRAYS:
+            first, rest = _array_parts(schema)
+            return self.array(first, rest, at, is_closed=rest is False or schema.get("maxItems") == len(first))
+        if kind in _OBJECTS:
+            return self.object(schema, at)
+        # As `sources.function_types` writes text that stands for bytes.
+        is_bytes = kind == "string" and schema.get("format") == "bytes"
+        return self.named("bytes" if is_bytes else _SCALARS.get(kind, "Any"))
+
+    @abstractmethod
+    def named(self, name: str) -> T: ...
+    @abstractmethod
+    def united(self, alternatives: Sequence[T]) -> T: ...
+    @abstractmethod
+    def choice(self, values: Sequence[Json]) -> T: ...
+    @abstractmethod
+    def reference(self, schema: Mapping[str, Json], pointer: str, at: Location) -> T: ...
+    @abstractmethod
+    def all_of(self, schema: Mapping[str, Json], at: Location) -> T: ...
+    @abstractmethod
+    def any_of(self, schema: Mapping[str, Json], word: str, at: Location) -> T: ...
+    @abstractmethod
+    def array(self, first: Sequence[Json], rest: Json, at: Location, *, is_closed: bool) -> T: ...
+    @abstractmethod
+    def object(self, schema: Mapping[str, Json], at: Location) -> T: ...
+
+
+class Types(SchemaReader[Union]):
+    """Turns schemas into types, and keeps the declarations that these need.
+
+    Args:
+        used_names: Names that no declaration may have.
+    """
+
+    def __init__(self, used_names: Iterable[str] = ()) -> None:
+        self.used_names = set(used_names)
+        self.declarations: dict[str, str] = {}
+        """The source of each record by its name, in the order in which they were met."""
+        self._scope = ""
+        self._roots: list[Json] = []
+        self._references: dict[tuple[int, str], str] = {}
+        self._shared_names: dict[tuple[str, str], str] = {}
 
     def of(self, schema: Json, root: Json, name: str, *, scope: str = "") -> Union:
         """The type of a schema within the document `root`.
@@ -158,99 +213,71 @@ class Types:
         """
         self._roots.append(root)  # kept alive, because `_references` knows it by its `id`
         if scope != self._scope or not scope:
-            self._scope, self._steps = scope, _MOST_STEPS
-        return self._of(schema, _Location(root, name[:_LONGEST_NAME]))
+            self._scope, self.steps = scope, _MOST_STEPS
+        return self.read(schema, Location(root, name[:_LONGEST_NAME]))
 
-    def _of(self, schema: Json, at: _Location) -> Union:
-        self._steps -= 1
-        if schema is False:
-            return ("Never",)
-        if not isinstance(schema, Mapping) or self._steps < 0 or at.depth > _DEEPEST:
-            return ANY
-        union = self._combined(schema, at)
-        return unite(union, NONE) if schema.get("nullable") is True else union
+    def read(self, schema: Json, at: Location) -> Union:
+        return ("Never",) if schema is False else super().read(schema if at.depth <= _DEEPEST else None, at)
 
-    def _combined(self, schema: Mapping[str, Json], at: _Location) -> Union:
-        if isinstance(schema.get("$ref"), str):
-            return self._reference(schema, schema["$ref"], at)
-        if isinstance(schema.get("allOf"), list):
-            return self._all_of(schema, at)
-        for word in ("anyOf", "oneOf"):
-            if isinstance(schema.get(word), list) and schema[word]:
-                return self._any_of(schema, word, at)
-        values = [schema["const"]] if "const" in schema else schema.get("enum")
-        if isinstance(values, list) and values:
-            return union_of_values(values[:_MOST_VALUES])
-        return self._by_type(schema, at)
+    def named(self, name: str) -> Union:
+        return (name,)
 
-    def _reference(self, schema: Mapping[str, Json], pointer: str, at: _Location) -> Union:
+    def united(self, alternatives: Sequence[Union]) -> Union:
+        return unite(*alternatives)
+
+    def choice(self, values: Sequence[Json]) -> Union:
+        return union_of_values(values[:_MOST_VALUES])
+
+    def reference(self, schema: Mapping[str, Json], pointer: str, at: Location) -> Union:
         if is_informative({key: value for key, value in schema.items() if key != "$ref"}):
-            return self._of(flatten_schema(schema, at.root), at)
+            return self.read(flatten_schema(schema, at.root), at)
         key = (id(at.root), pointer)
         if key in self._references:
             return (self._references[key],)
-        if key in self._open:
+        if pointer in at.visited:
             return ANY
-        self._open.add(key)
-        name = pascal(pointer.rpartition("/")[2]) or at.name
-        union = self._of(target_of(pointer, at.root), _Location(at.root, name[:_LONGEST_NAME], at.depth + 1, pointer))
-        self._open.discard(key)
-        return union
+        name = (pascal(pointer.rpartition("/")[2]) or at.name)[:_LONGEST_NAME]
+        inner = Location(at.root, name, at.depth + 1, at.visited | {pointer}, pointer)
+        return self.read(target_of(pointer, at.root), inner)
 
-    def _all_of(self, schema: Mapping[str, Json], at: _Location) -> Union:
+    def all_of(self, schema: Mapping[str, Json], at: Location) -> Union:
         rest = {key: subschema for key, subschema in schema.items() if key != "allOf"}
         parts = [subschema for subschema in (*schema["allOf"], rest) if is_informative(subschema)]
         # One that says all keeps its name; several make a new record.
-        return self._of(parts[0] if len(parts) == 1 else flatten_schema(schema, at.root), at)
+        return self.read(parts[0] if len(parts) == 1 else flatten_schema(schema, at.root), at)
 
-    def _any_of(self, schema: Mapping[str, Json], word: str, at: _Location) -> Union:
+    def any_of(self, schema: Mapping[str, Json], word: str, at: Location) -> Union:
         rest, options = {key: subschema for key, subschema in schema.items() if key != word}, schema[word]
         if len(options) > _MOST_OPTIONS:
             return ANY
         if is_informative(rest):
-            has_types = any(is_informative(subschema) for subschema in options)
-            options = (
-                [merge_schemas(rest, flatten_schema(subschema, at.root)) for subschema in options]
-                if has_types
-                else [rest]
-            )
-        inner = _Location(at.root, at.name, at.depth + 1)
-        return unite(*(self._of(subschema, inner) for subschema in options))
+            has_types = any(map(is_informative, options))
+            flat = [merge_schemas(rest, flatten_schema(subschema, at.root)) for subschema in options]
+            options = flat if has_types else [rest]
+        inner = replace(at, depth=at.depth + 1, pointer=None)
+        return unite(*(self.read(subschema, inner) for subschema in options))
 
-    def _by_type(self, schema: Mapping[str, Json], at: _Location) -> Union:
-        unions = [self._of_kind(kind, schema, at) for kind in kinds_of(schema)]
-        return unite(*unions) if unions else ANY
-
-    def _of_kind(self, kind: str, schema: Mapping[str, Json], at: _Location) -> Union:
-        if kind in ARRAYS:
-            return (self._array(schema, at),)
-        if kind in OBJECTS:
-            return (self._object(schema, at),)
-        return ("bytes",) if is_bytes(kind, schema) else SCALARS.get(kind, ANY)
-
-    def _array(self, schema: Mapping[str, Json], at: _Location) -> str:
-        first, rest = array_parts(schema)
+    def array(self, first: Sequence[Json], rest: Json, at: Location, *, is_closed: bool) -> Union:
         if not 0 < len(first) <= _MOST_OPTIONS:
-            return f"list[{expression(self._of(rest, at.within('item')))}]"
-        parts = [self._of(item_schema, at.within(f"item {number}")) for number, item_schema in enumerate(first, 1)]
-        if rest is False or schema.get("maxItems") == len(first):
-            return f"tuple[{', '.join(map(expression, parts))}]"
-        return f"list[{expression(unite(*parts, self._of(rest, at.within('item'))))}]"
+            return (f"list[{expression(self.read(rest, _within(at, 'item')))}]",)
+        parts = [self.read(subschema, _within(at, f"item {number}")) for number, subschema in enumerate(first, 1)]
+        if is_closed:
+            return (f"tuple[{', '.join(map(expression, parts))}]",)
+        return (f"list[{expression(unite(*parts, self.read(rest, _within(at, 'item'))))}]",)
 
-    def _object(self, schema: Mapping[str, Json], at: _Location) -> str:
+    def object(self, schema: Mapping[str, Json], at: Location) -> Union:
         keys = _keys(schema)
         if keys is None:
-            return "dict[str, Any]"
-        return self._record(schema, keys, at) if keys else f"dict[str, {expression(self._unnamed(schema, at))}]"
-
-    def _unnamed(self, schema: Mapping[str, Json], at: _Location) -> Union:
-        """The type of the values under keys that the schema does not name."""
+            return ("dict[str, Any]",)
+        if keys:
+            return (self._record(schema, keys, at),)
         patterns = schema.get("patternProperties")
         ways = list(patterns.values())[:_MOST_OPTIONS] if isinstance(patterns, Mapping) else []
         additional = schema.get("additionalProperties", not ways)
-        return unite(*(self._of(subschema, at.within("value")) for subschema in (*ways, additional)))
+        values = unite(*(self.read(subschema, _within(at, "value")) for subschema in (*ways, additional)))
+        return (f"dict[str, {expression(values)}]",)
 
-    def _record(self, schema: Mapping[str, Json], keys: Mapping[str, Json], at: _Location) -> str:
+    def _record(self, schema: Mapping[str, Json], keys: Mapping[str, Json], at: Location) -> str:
         title = schema.get("title")
         has_title = at.pointer is None and isinstance(title, str) and _TITLE.fullmatch(title) is not None
         preferred_name: str = title if has_title and isinstance(title, str) else at.name
@@ -261,9 +288,8 @@ class Types:
         before = len(self.declarations)
         self.declarations[name] = ""
         required = texts_in(schema.get("required"))
-        inner = _Location(at.root, at.name, at.depth)
         fields = [
-            Field(key, expression(self._of(subschema, inner.within(key))), key in required, note_on(subschema))
+            Field(key, expression(self.read(subschema, _within(at, key))), key in required, note_on(subschema))
             for key, subschema in keys.items()
         ]
         note = "further keys are allowed" if schema.get("additionalProperties") not in (None, False) else ""
@@ -271,7 +297,7 @@ class Types:
         is_shared = has_title or at.pointer is not None
         return self._shared(name, preferred_name if is_shared else f"{self._scope}.", at, before)
 
-    def _shared(self, name: str, scope: str, at: _Location, before: int) -> str:
+    def _shared(self, name: str, scope: str, at: Location, before: int) -> str:
         """This record, or the equal one that was declared before it."""
         own = re.compile(rf"\b{name}\b")
         source = own.sub("\0", self.declarations[name])
@@ -293,6 +319,10 @@ class Types:
             name = f"{preferred_name}{number}"
         self.used_names.add(name)
         return name
+
+
+def _within(at: Location, name: str) -> Location:
+    return Location(at.root, (at.name + pascal(name))[:_LONGEST_NAME], at.depth + 1, at.visited)
 
 
 def pascal(name: str) -> str:
@@ -320,24 +350,19 @@ def _keys(schema: Mapping[str, Json]) -> Mapping[str, Json] | None:
 # ----------------------------------------------------------------------------------------------------
 # What the words of a JSON Schema mean as kinds of Python values; also the words that people write by hand.
 
-SCALARS: Final[Mapping[str, Union]] = {
-    "string": ("str",), "integer": ("int",), "number": ("float",), "boolean": ("bool",), "null": NONE,
+_SCALARS: Final = {
+    "string": "str", "integer": "int", "number": "float", "boolean": "bool", "null": "None",
     # No JSON Schema, but what people write by hand.
-    "str": ("str",), "int": ("int",), "float": ("float",), "double": ("float",), "bool": ("bool",), "none": NONE,
+    "str": "str", "int": "int", "float": "float", "double": "float", "bool": "bool", "none": "None",
 }  # fmt: skip
-ARRAYS: Final = frozenset({"array", "list", "tuple"})
-OBJECTS: Final = frozenset({"object", "dict"})
+_ARRAYS: Final = frozenset({"array", "list", "tuple"})
+_OBJECTS: Final = frozenset({"object", "dict"})
 
 
-def kinds_of(schema: Mapping[str, Json]) -> list[str]:
+def _kinds(schema: Mapping[str, Json]) -> list[str]:
     """The values of `type`, in lower case; what the other keywords imply where there is none."""
     kinds = schema.get("type", _implied(schema))
     return [kind.lower() if isinstance(kind, str) else "" for kind in (kinds if isinstance(kinds, list) else [kinds])]
-
-
-def is_bytes(kind: str, schema: Mapping[str, Json]) -> bool:
-    """Whether this is text that stands for bytes, as `sources.function_types` writes it."""
-    return kind == "string" and schema.get("format") == "bytes"
 
 
 def texts_in(value: Json) -> list[str]:
@@ -345,7 +370,7 @@ def texts_in(value: Json) -> list[str]:
     return [text for text in value if isinstance(text, str)] if isinstance(value, list | tuple) else []
 
 
-def array_parts(schema: Mapping[str, Json]) -> tuple[list[Json], Json]:
+def _array_parts(schema: Mapping[str, Json]) -> tuple[list[Json], Json]:
     """The schemas of the first items and that of all further ones, whichever draft it is written in."""
     rest, first = schema.get("items", True), schema.get("prefixItems")
     if isinstance(rest, list):  # how drafts before 2020-12 write `prefixItems`

@@ -16,14 +16,10 @@ from typing import Final, TypeAlias
 from toolfold.models import Json, ToolSpec
 from toolfold.prompts.python_stubs import function_name, keywords_of
 from toolfold.prompts.schema_types import (
-    ARRAYS,
-    OBJECTS,
-    SCALARS,
-    array_parts,
+    Location,
+    SchemaReader,
     flatten_schema,
-    is_bytes,
     is_informative,
-    kinds_of,
     merge_schemas,
     texts_in,
 )
@@ -55,121 +51,88 @@ Shape: TypeAlias = tuple[str | Record, ...]
 ANY: Final[Shape] = ("Any",)
 
 
-@dataclass(frozen=True, slots=True)
-class _Location:
-    root: Json
-    preferred_name: str
-    depth: int
-    """How many records may still stand inside."""
-    is_reply: bool
-    visited: frozenset[str] = frozenset()
-    """The `$ref`s that led here."""
+class ShapeReader(SchemaReader[Shape]):
+    """Reads the schemas of one tool.
 
-    def within(self, preferred_name: str) -> _Location:
-        return replace(self, preferred_name=preferred_name, depth=self.depth - 1)
+    Args:
+        depth: How many records may stand inside each other.
+        is_reply: It reads what comes back, where a schema without `required` usually means all keys.
+    """
 
-
-class ShapeReader:
-    """Reads the schemas of one tool, within a number of steps that no schema can exceed."""
-
-    def __init__(self, *, depth: int = DEEPEST) -> None:
+    def __init__(self, *, depth: int, is_reply: bool = False) -> None:
         self._depth = depth
-        self._steps = _MOST_STEPS
+        self._is_reply = is_reply
+        self.steps = _MOST_STEPS
 
-    def of(self, schema: Json, root: Json, wanted: str = "", *, is_reply: bool = False) -> Shape:
-        """The shape of a schema within the document `root`.
+    def named(self, name: str) -> Shape:
+        return (name,)
 
-        Args:
-            schema: The schema.
-            root: What its `$ref`s point into.
-            wanted: What a record in it is called where it has no name of its own.
-            is_reply: It describes what comes back, where a schema without `required` usually means all keys.
-        """
-        return self._of(schema, _Location(root, wanted, self._depth, is_reply))
-
-    def _of(self, schema: Json, at: _Location) -> Shape:
-        self._steps -= 1
-        if not isinstance(schema, Mapping) or self._steps < 0:
+    def united(self, alternatives: Sequence[Shape]) -> Shape:
+        """All alternatives once, `None` last; `Any` takes in all others."""
+        members = [shape for shape in dict.fromkeys(alternatives) if shape != ("None",)]
+        if ANY in members or not alternatives:
             return ANY
-        shape = self._combined(schema, at)
-        return unite_shapes([shape, ("None",)]) if schema.get("nullable") is True else shape
+        if len(members) < len(set(alternatives)):
+            members.append(("None",))
+        return _join_shapes(members, "|")
 
-    def _combined(self, schema: Mapping[str, Json], at: _Location) -> Shape:
-        pointer = schema.get("$ref")
-        if isinstance(pointer, str):
-            if pointer in at.visited:
-                return ("dict",)
-            preferred_name = pointer.rpartition("/")[2]
-            at = replace(at, preferred_name=preferred_name or at.preferred_name, visited=at.visited | {pointer})
-        if isinstance(pointer, str) or isinstance(schema.get("allOf"), list):
-            return self._of(flatten_schema(schema, at.root), at)
-        for word in ("anyOf", "oneOf"):
-            if isinstance(schema.get(word), list) and schema[word]:
-                return self._any_of(schema, word, at)
-        values = [schema["const"]] if "const" in schema else schema.get("enum")
-        if isinstance(values, list) and values:
-            return _choice(values)
-        return unite_shapes([self._of_kind(kind, schema, at) for kind in kinds_of(schema)])
+    def choice(self, values: Sequence[Json]) -> Shape:
+        texts: list[str] = []
+        for value in values:
+            text = literal(value) if isinstance(value, str | int | float | None) else "Any"
+            if len(texts) == _MOST_VALUES or sum(map(len, texts)) + len(text) > _LONGEST_VALUES:
+                texts.append(_MORE)
+                break
+            texts.append(text)
+        return _join_shapes([(text,) for text in dict.fromkeys(texts)], "|")
 
-    def _any_of(self, schema: Mapping[str, Json], word: str, at: _Location) -> Shape:
+    def reference(self, schema: Mapping[str, Json], pointer: str, at: Location) -> Shape:
+        if pointer in at.visited:
+            return ("dict",)
+        name = pointer.rpartition("/")[2] or at.name
+        return self.all_of(schema, replace(at, name=name, visited=at.visited | {pointer}))
+
+    def all_of(self, schema: Mapping[str, Json], at: Location) -> Shape:
+        return self.read(flatten_schema(schema, at.root), at)
+
+    def any_of(self, schema: Mapping[str, Json], word: str, at: Location) -> Shape:
         options = schema[word]
         rest = {key: subschema for key, subschema in schema.items() if key not in ("anyOf", "oneOf", "nullable")}
         has_own = is_informative(rest)
         shapes = [
-            self._of(merge_schemas(rest, subschema) if has_own and isinstance(subschema, Mapping) else subschema, at)
+            self.read(merge_schemas(rest, subschema) if has_own and isinstance(subschema, Mapping) else subschema, at)
             for subschema in options[:_MOST_OPTIONS]
         ]
-        return unite_shapes([*shapes, *([(_MORE,)] if len(options) > _MOST_OPTIONS else [])])
+        return self.united([*shapes, *([(_MORE,)] if len(options) > _MOST_OPTIONS else [])])
 
-    def _of_kind(self, kind: str, schema: Mapping[str, Json], at: _Location) -> Shape:
-        if kind in ARRAYS:
-            return self._array(schema, at)
-        if kind in OBJECTS:
-            return self._object(schema, at)
-        return ("bytes",) if is_bytes(kind, schema) else SCALARS.get(kind, ANY)
-
-    def _array(self, schema: Mapping[str, Json], at: _Location) -> Shape:
-        first, rest = array_parts(schema)
-        if first and len(first) <= _MOST_OPTIONS and (rest is False or schema.get("maxItems") == len(first)):
-            parts = [self._of(item_schema, at) for item_schema in first]
-            return ("tuple[", *_join_shapes(parts, ", "), "]")
-        item = unite_shapes([self._of(item_schema, at) for item_schema in (*first[:_MOST_OPTIONS], rest)])
+    def array(self, first: Sequence[Json], rest: Json, at: Location, *, is_closed: bool) -> Shape:
+        if is_closed and 0 < len(first) <= _MOST_OPTIONS:
+            return ("tuple[", *_join_shapes([self.read(subschema, at) for subschema in first], ", "), "]")
+        item = self.united([self.read(subschema, at) for subschema in (*first[:_MOST_OPTIONS], rest)])
         return ("list",) if item == ANY else ("list[", *item, "]")
 
-    def _object(self, schema: Mapping[str, Json], at: _Location) -> Shape:
+    def object(self, schema: Mapping[str, Json], at: Location) -> Shape:
+        if at.depth >= self._depth:
+            return ("dict",)
         properties = schema.get("properties")
         if isinstance(properties, Mapping) and properties:
-            return (self._record(schema, properties, at),) if at.depth > 0 else ("dict",)
+            return (self._record(schema, properties, at),)
         additional = schema.get("additionalProperties")
-        value = (
-            self._of(additional, at.within(at.preferred_name))
-            if isinstance(additional, Mapping) and at.depth > 0
-            else ANY
-        )
+        value = self.read(additional, replace(at, depth=at.depth + 1)) if isinstance(additional, Mapping) else ANY
         return ("dict",) if value == ANY else ("dict[str, ", *value, "]")
 
-    def _record(self, schema: Mapping[str, Json], properties: Mapping[str, Json], at: _Location) -> Record:
+    def _record(self, schema: Mapping[str, Json], properties: Mapping[str, Json], at: Location) -> Record:
         required = texts_in(schema.get("required"))
-        all_there = at.is_reply and "required" not in schema
+        all_there = self._is_reply and "required" not in schema
         fields: list[tuple[str, Shape]] = []
         for key, subschema in properties.items():
             if len(fields) == _MOST_FIELDS or len(key) > _LONGEST_KEY or not is_text(key):
                 fields.append((_MORE, ()))
                 break
             mark = "" if all_there or key in required else "?"
-            fields.append((f"{_key(key)}{mark}", self._of(subschema, at.within(key))))
+            fields.append((f"{_key(key)}{mark}", self.read(subschema, replace(at, name=key, depth=at.depth + 1))))
         title = schema.get("title")
-        return Record(tuple(fields), title if isinstance(title, str) and title.isidentifier() else at.preferred_name)
-
-
-def unite_shapes(shapes: Sequence[Shape]) -> Shape:
-    """All alternatives once, `None` last; `Any` takes in all others."""
-    members = [shape for shape in dict.fromkeys(shapes) if shape != ("None",)]
-    if ANY in members or not shapes:
-        return ANY
-    if len(members) < len(set(shapes)):
-        members.append(("None",))
-    return _join_shapes(members, "|")
+        return Record(tuple(fields), title if isinstance(title, str) and title.isidentifier() else at.name)
 
 
 def without_none(shape: Shape) -> Shape:
@@ -196,17 +159,6 @@ def record_text(record: Record, names: Mapping[Record, str]) -> str:
     """A record with its keys, whether it has a name or not."""
     inner = (f"{key}: {shape_text(shape, names)}" if shape else key for key, shape in record.fields)
     return f"{{{', '.join(inner)}}}"
-
-
-def _choice(values: Sequence[Json]) -> Shape:
-    texts: list[str] = []
-    for value in values:
-        text = literal(value) if isinstance(value, str | int | float | None) else "Any"
-        if len(texts) == _MOST_VALUES or sum(map(len, texts)) + len(text) > _LONGEST_VALUES:
-            texts.append(_MORE)
-            break
-        texts.append(text)
-    return _join_shapes([(choice,) for choice in dict.fromkeys(texts)], "|")
 
 
 def _key(key: str) -> str:
@@ -282,7 +234,8 @@ def _shapes(spec: ToolSpec, output: Mapping[str, Json] | None) -> tuple[Shape, S
     """Of arguments and reply: as deep as the line stays within its length."""
     for depth in _DEPTHS:
         arguments = _arguments(spec, ShapeReader(depth=depth))
-        returns = None if output is None else ShapeReader(depth=depth).of(output, output, _noun(spec), is_reply=True)
+        reader = ShapeReader(depth=depth, is_reply=True)
+        returns = None if output is None else reader.read(output, Location(output, _noun(spec)))
         longest = LONGEST_SIGNATURE - len(spec.python_name)
         if len(shape_text(arguments, {})) + len(shape_text(returns or (), {})) <= longest:
             return arguments, returns
@@ -303,7 +256,9 @@ def _arguments(spec: ToolSpec, reader: ShapeReader) -> Shape:
     required = texts_in(schema.get("required"))
     pieces: list[str | Record] = []
     for word, name in keywords.items():
-        shape = _argument(word, properties[name], reader.of(properties[name], root, name), is_required=name in required)
+        shape = _argument(
+            word, properties[name], reader.read(properties[name], Location(root, name)), is_required=name in required
+        )
         pieces += [", ", *shape] if pieces else shape
     additional = schema.get("additionalProperties", "properties" not in schema)
     if len(keywords) < len(properties) or additional is True or isinstance(additional, Mapping):
