@@ -253,6 +253,23 @@ def test_a_literal_that_no_tool_can_read_is_told_to_a_lenient_one_too() -> None:
     assert problem.message == "'f' argument 'n' must be an integer, got 'five'"
 
 
+def test_a_literal_is_judged_by_a_schema_that_refers_to_itself() -> None:
+    schema = {"type": "object", "properties": {"child": {"$ref": "#"}}}
+    tree = Checker([ToolSpec(name="f", python_name="f", input_schema=schema)])
+
+    problem = tree.check("await f(child={'child': 3})")
+
+    assert isinstance(problem, Problem)
+    assert problem.message == "'f' argument 'child.child' must be a dict, got 3"
+
+
+def test_an_output_schema_whose_definitions_are_broken_judges_nothing() -> None:
+    schema = {"type": "object", "properties": {"a": {"$ref": "#/$defs/A"}}, "$defs": 3}
+    broken = Checker([ToolSpec(name="f", python_name="f", output_schema=schema)])
+
+    assert isinstance(broken.check("r = await f()\nprint(r['a']['b'])"), Program)
+
+
 async def test_a_library_that_is_not_there_is_told_before_the_first_call() -> None:
     made: list[int] = []
     async with Runtime([_noting(made)]) as runtime:

@@ -415,6 +415,15 @@ def target_of(pointer: str, root: Json) -> Json | None:
     return target
 
 
+def resolve(schema: Json, root: Json) -> Json | None:
+    """What the `$ref`s of a schema lead to in the end; `None` for nothing, a place elsewhere or a circle."""
+    for _ in range(_MAX_MERGE_DEPTH):
+        if not isinstance(schema, Mapping) or "$ref" not in schema:
+            return schema
+        schema = target_of(str(schema["$ref"]), root)
+    return None
+
+
 def flatten_schema(schema: Json, root: Json) -> Mapping[str, Json]:
     """The schema with its `$ref` and `allOf` taken in."""
     return _flatten(schema, root, set(), _MAX_MERGE_DEPTH)

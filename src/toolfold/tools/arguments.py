@@ -15,6 +15,7 @@ import msgspec
 
 from toolfold.errors import ToolArgumentsInvalid
 from toolfold.models import Json, ToolSpec, Value
+from toolfold.prompts.schema_types import target_of
 from toolfold.tools.values import json_size, show_path
 
 ArgumentCheck: TypeAlias = Callable[[Mapping[str, Value]], Mapping[str, Value]]
@@ -356,19 +357,6 @@ class _SchemaWeigher:
     def _reference_weight(self, reference: str, depth: int) -> int:
         if reference not in self._weights:
             self._weights[reference] = 0  # a way back to where it began adds nothing
-            self._weights[reference] = self.weigh(self._resolve(reference), depth + 1)
+            target = None if reference == "#" else target_of(reference, self._root)  # the whole is weighed anyway
+            self._weights[reference] = self.weigh(target, depth + 1)
         return self._weights[reference]
-
-    def _resolve(self, reference: str) -> Any:
-        part: Any = self._root
-        if not reference.startswith("#/"):
-            return None
-        for step in unquote(reference[2:]).split("/"):
-            key = step.replace("~1", "/").replace("~0", "~")
-            if isinstance(part, Mapping):
-                part = part.get(key)
-            elif isinstance(part, list) and key.isdigit():
-                part = part[int(key)] if int(key) < len(part) else None
-            else:
-                return None
-        return part

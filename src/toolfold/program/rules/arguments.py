@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from typing import Final, NamedTuple
 
 from toolfold.models import Json, ProblemKind, ToolSpec
+from toolfold.prompts.schema_types import resolve
 from toolfold.prompts.wording import respell
 
 # ----------------------------------------------------------------------------------------------------
@@ -78,7 +79,7 @@ class _Judge:
         self._steps = _MOST_STEPS
 
     def mismatch(self, node: ast.expr, schema: Json, path: str, depth: int) -> Mismatch | None:
-        schema = self._resolve(schema)
+        schema = resolve(schema, self._root)
         shape = shape_of(node)
         if shape is None or not isinstance(schema, Mapping) or self._is_spent(depth):
             return None
@@ -91,7 +92,7 @@ class _Judge:
         return None
 
     def fits(self, shape: str, schema: Json, depth: int, node: ast.expr | None = None) -> bool:
-        schema = self._resolve(schema)
+        schema = resolve(schema, self._root)
         if not isinstance(schema, Mapping) or self._is_spent(depth):
             return True
         if shape == "null" and (schema.get("nullable") is True or schema.get("default", "") is None):
@@ -111,29 +112,11 @@ class _Judge:
         self._steps -= 1
         return self._steps < 0 or depth > _DEEPEST
 
-    def _resolve(self, schema: Json) -> Json:
-        for _ in range(_DEEPEST):
-            if not isinstance(schema, Mapping) or "$ref" not in schema:
-                return schema
-            schema = self._follow_reference(schema["$ref"])
-        return True
-
-    def _follow_reference(self, reference: Json) -> Json:
-        if not isinstance(reference, str) or not reference.startswith("#/"):
-            return True
-        schema: Json = self._root
-        for escaped in reference[2:].split("/"):
-            part = escaped.replace("~1", "/").replace("~0", "~")
-            if not isinstance(schema, Mapping) or part not in schema:
-                return True
-            schema = schema[part]
-        return schema
-
     def _expected(self, schema: Json, depth: int) -> str:
         return " or ".join(dict.fromkeys(self._choices(schema, depth))) or "something else"
 
     def _choices(self, schema: Json, depth: int) -> Iterator[str]:
-        schema = self._resolve(schema)
+        schema = resolve(schema, self._root)
         if not isinstance(schema, Mapping) or self._is_spent(depth):
             return
         if "const" in schema:

@@ -13,6 +13,7 @@ from toolfold.program.reader import ProgramReader
 from toolfold.program.reader_facts import Kind, NodeUse, Scope
 from toolfold.program.rules.arguments import Fault
 from toolfold.program.rules.own_code import in_python
+from toolfold.prompts.schema_types import resolve
 
 _DEEPEST: Final = 8
 _FEW: Final = 8
@@ -133,15 +134,10 @@ def _at(whole: _Shape, key: object) -> _Shape | None:
 
 
 def _part(schema: Json, tool: ToolSpec) -> _Shape | None:
-    """A schema that says one thing for certain; one that refers to another, or leaves a choice, does not."""
-    for _ in range(_DEEPEST):
-        if not isinstance(schema, Mapping) or set(schema) & {"anyOf", "oneOf", "allOf", "not", "if"}:
-            return None
-        if "$ref" not in schema:
-            return _Shape(schema, tool)
-        name = str(schema["$ref"]).removeprefix("#/$defs/")
-        schema = (tool.output_schema or {}).get("$defs", {}).get(name)
-    return None
+    """A schema that says one thing for certain; one that leaves a choice does not."""
+    schema = resolve(schema, tool.output_schema)
+    is_certain = isinstance(schema, Mapping) and schema.keys().isdisjoint({"anyOf", "oneOf", "allOf", "not", "if"})
+    return _Shape(schema, tool) if is_certain else None
 
 
 # ----------------------------------------------------------------------------------------------------
