@@ -91,7 +91,7 @@ def test_a_missing_module_is_told_with_its_package_what_is_there_and_what_to_add
     graphs = InstalledSet(name="main-1", folder="", modules=frozenset({"networkx", "six"}), offers=("networkx",))
     installed = {"pandas", "numpy", "dateutil", "networkx", "six"}
 
-    problem = Checker(installed=installed).check("import cv2\nawait nothing()", library_sets=[graphs])
+    problem = Checker().check("import cv2\nawait nothing()", installed=installed, library_sets=[graphs])
 
     assert isinstance(problem, Problem)
     assert problem.message == (
@@ -101,7 +101,7 @@ def test_a_missing_module_is_told_with_its_package_what_is_there_and_what_to_add
 
 
 def test_a_module_of_the_extra_for_data_is_told_with_the_extra() -> None:
-    problem = Checker(installed=set()).check("import matplotlib.pyplot as plt", library_sets=[])
+    problem = Checker().check("import matplotlib.pyplot as plt", installed=set(), library_sets=[])
 
     assert isinstance(problem, Problem)
     assert problem.message == (

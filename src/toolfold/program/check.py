@@ -11,6 +11,7 @@ import re
 from collections.abc import Callable, Container, Iterator, Sequence
 from dataclasses import replace
 from functools import cached_property
+from itertools import islice
 from typing import Final
 
 from toolfold.models import InstalledSet, LibrarySet, Limits, Problem, Program, ToolSpec
@@ -40,37 +41,18 @@ _PRESETS: Final = frozenset(PRESET_NAMES)
 
 
 def check(
-    text: str,
-    tools: Sequence[ToolSpec] = (),
-    *,
-    limits: Limits = _LIMITS,
-    installed: Container[str] | None = None,
+    text: str, tools: Sequence[ToolSpec] = (), *, limits: Limits = _LIMITS, installed: Container[str] | None = None,
     known_names: Container[str] = _NOTHING,
-) -> Program | Problem:
+) -> Program | Problem:  # fmt: skip
     """Check one program; keep a `Checker` to check many against the same tools."""
-    return Checker(tools, limits=limits, installed=installed).check(text, known_names=known_names)
+    return Checker(tools).check(text, limits=limits, installed=installed, known_names=known_names)
 
 
 class Checker:
-    """Checks programs against one set of tools, whose names it sorts once.
+    """Checks programs against one set of tools, whose names it sorts once."""
 
-    Args:
-        tools: What programs may call.
-        limits: Only `program_bytes` matters here; one check may have limits of its own.
-        installed: First parts of the modules that the guest has beyond the standard library,
-            the program's own files among them; `None` judges none.
-    """
-
-    def __init__(
-        self,
-        tools: Sequence[ToolSpec] = (),
-        *,
-        limits: Limits = _LIMITS,
-        installed: Container[str] | None = None,
-    ) -> None:
+    def __init__(self, tools: Sequence[ToolSpec] = ()) -> None:
         self._tools = tools
-        self._limits = limits
-        self._installed = installed
 
     def check(
         self, text: str, *, limits: Limits | None = None, known_names: Container[str] = _NOTHING,
@@ -79,14 +61,18 @@ class Checker:
     ) -> Program | Problem:  # fmt: skip
         """The program, unless something is certainly wrong with it; then the first problem in its text.
 
-        `known_names` are those that a session holds from earlier programs; `installed` is as for the class;
-        `library_sets` are what was installed for programs, of which it may need one; `None` where nothing can be.
-        With `has_stdin` there is something for `input` to read.
+        Args:
+            text: The program.
+            limits: Only `program_bytes` matters here.
+            known_names: Names that a session holds from earlier programs.
+            installed: Top-level modules beyond the standard library, the program's own files included; `None` judges
+                none.
+            library_sets: What was installed for programs, of which it may need one; `None` where nothing can be.
+            has_stdin: There is something for `input` to read.
         """
-        installed = self._installed if installed is None else installed
         if not text or text.isspace():
             return Program(text=text)
-        read = program_in(text, limits or self._limits)
+        read = program_in(text, limits or _LIMITS)
         if isinstance(read, Problem):
             return self._with_hyphen(read)
         original_text, (text, tree, notes, packages) = text, read
@@ -135,18 +121,13 @@ class Checker:
         calls = ToolCallCheck(reader, self._index, known_names)
         if reader.imports:
             # A program that changes where modules are looked for, or writes one, may import what nobody sees here.
-            importable_modules = (
-                None
-                if reader.names.is_dynamic or "path" in reader.names.attributes or reader.names.mentions_files
-                else installed
-            )
-            yield from _first(import_faults(tree, self._index, importable_modules, library_sets))
-            yield from _first(calls.import_faults())
+            names = reader.names
+            is_hidden = names.is_dynamic or "path" in names.attributes or names.mentions_files
+            yield from islice(import_faults(tree, self._index, None if is_hidden else installed, library_sets), 1)
+            yield from islice(calls.import_faults(), 1)
         if reader.values.subtractions:
-            yield from _first(calls.subtraction_faults())
-        fault = calls.first_fault()
-        if fault is not None:
-            yield fault
+            yield from islice(calls.subtraction_faults(), 1)
+        yield from calls.faults()
         if not reader.names.is_dynamic:
             bindings = Bindings(tree, reader, self._index, known_names)
             yield from bindings.faults()
@@ -167,12 +148,6 @@ class Checker:
             and name not in self._index.names
             and name not in known_names
         )
-
-
-def _first(faults: Iterator[Fault]) -> Iterator[Fault]:
-    for fault in faults:
-        yield fault
-        return
 
 
 def _position(fault: Fault) -> tuple[int, int]:
@@ -204,9 +179,9 @@ def library_set(
     """The set whose guest a program gets."""
     if installed:
         needed = set(_modules(text, reader, preset_names, installed))
-        best_set = _most_useful(needed, installed) if needed else None
-        if best_set is not None:
-            return best_set.name
+        best = max(installed, key=lambda installed_set: len(needed & installed_set.modules))
+        if not needed.isdisjoint(best.modules):
+            return best.name
     if not SCIENCE_MODULES.isdisjoint(reader.names.modules) or not SCIENCE_NAMES.isdisjoint(preset_names):
         return "science"
     needs_data = not DATA_MODULES.isdisjoint(reader.names.modules) or not DATA_NAMES.isdisjoint(preset_names)
@@ -223,9 +198,3 @@ def _modules(
     if _BY_NAME.search(text):
         words = set(re.findall(r"\w+", text))
         yield from (module for installed_set in installed for module in installed_set.modules if module in words)
-
-
-def _most_useful(needed: set[str], installed: Sequence[InstalledSet]) -> InstalledSet | None:
-    """The one with most of what is needed; of equal ones the first."""
-    best = max(installed, key=lambda installed_set: len(needed & installed_set.modules))
-    return None if needed.isdisjoint(best.modules) else best

@@ -255,78 +255,66 @@ class TextRefusal(NamedTuple):
     line: int
 
 
-class StrippedText(NamedTuple):
-    """A text without its wrapper."""
-
-    text: str
-    note: str = ""
-    packages: tuple[tuple[str, int], ...] = ()
-    """What it wants to have installed, and the line that says so."""
+Step = Callable[[str], CleanedText | TextRefusal | None]
 
 
-Step = Callable[[str], StrippedText | TextRefusal | None]
-
-
-def without_tags(text: str) -> StrippedText | TextRefusal | None:
+def without_tags(text: str) -> CleanedText | TextRefusal | None:
     """The inside of one pair of tags such as `<execute>`."""
     tags = list(_TAG.finditer(text))
     if not tags:
         return None
     first, last = tags[0], tags[-1]
-    name = first.group(2)
+    name, line = first.group(2), _line(text, first)
     if len(tags) > 2:
-        return TextRefusal(
-            f"several <{name}> tags; send one program, in one pair of tags or in none", _line(text, first)
-        )
+        return TextRefusal(f"several <{name}> tags; send one program, in one pair of tags or in none", line)
     if len(tags) < 2 or first.group(1) or not last.group(1) or last.group(2).lower() != name.lower():
-        return TextRefusal(
-            f"<{first.group(1)}{name}> has no partner; send the whole program without tags", _line(text, first)
-        )
+        return TextRefusal(f"<{first.group(1)}{name}> has no partner; send the whole program without tags", line)
     if name.lower() == "tool_call" and unwrap_json(text[first.end() : last.start()]) is None:
-        return TextRefusal("a tool call in JSON; call the tool in Python: name(argument=...)", _line(text, first))
-    return _extract(text, first.start(), first.end(), last.start(), last.end(), f"the <{name}> tags")
+        return TextRefusal("a tool call in JSON; call the tool in Python: name(argument=...)", line)
+    return _extract(text, first, last, first.end(), f"the <{name}> tags")
 
 
-def without_tokens(text: str) -> StrippedText | None:
+def without_tokens(text: str) -> CleanedText | None:
     """Without the marks that a model's own format puts before or after a program, such as `<|python_tag|>`."""
     first, last = _TOKENS_BEFORE.match(text), _TOKENS_AFTER.search(text)
     if first is None and last is None:
         return None
     begin = first.end() if first else 0
     inside = text[begin : max(begin, last.start())] if last else text[begin:]
-    return StrippedText(_lines_before(text, begin) + inside, "left out the tokens around the program")
+    return CleanedText(_lines_before(text, begin) + inside, ("left out the tokens around the program",))
 
 
-def without_fence(text: str) -> StrippedText | TextRefusal | None:
+def without_fence(text: str) -> CleanedText | TextRefusal | None:
     """The inside of one Markdown fence."""
     inline = _INLINE_FENCE.match(text)
     if inline is not None:
-        return StrippedText(_lines_before(text, inline.start(1)) + inline.group(1), "left out the Markdown fence")
+        return CleanedText(_lines_before(text, inline.start(1)) + inline.group(1), ("left out the Markdown fence",))
     fences = list(_FENCE.finditer(text))
     if not fences:
         return None
+    first, line = fences[0], _line(text, fences[0])
     if len(fences) == 1:
-        return TextRefusal(
-            "the Markdown fence has no end; send the whole program, without a fence", _line(text, fences[0])
-        )
-    if len(fences) > 2 or fences[1].group(1):
-        return TextRefusal("several fenced blocks; send one program, in one fence or in none", _line(text, fences[1]))
-    first, last = fences
+        return TextRefusal("the Markdown fence has no end; send the whole program, without a fence", line)
+    last = fences[1]
+    if len(fences) > 2 or last.group(1):
+        return TextRefusal("several fenced blocks; send one program, in one fence or in none", _line(text, last))
     language = first.group(1)
     is_json = language.lower() == "json" and unwrap_json(text[first.end() : last.start()]) is not None
     if language.lower() not in _PYTHON and not is_json:
-        return TextRefusal(f"the fenced block is marked {language!r}; send a Python program", _line(text, first))
-    return _extract(text, first.start(), first.end() + 1, last.start(), last.end(), "the Markdown fence")
+        return TextRefusal(f"the fenced block is marked {language!r}; send a Python program", line)
+    return _extract(text, first, last, first.end() + 1, "the Markdown fence")
 
 
-def _extract(text: str, start: int, begin: int, end: int, stop: int, wrapper: str) -> StrippedText | TextRefusal:
-    around = [(text[:start], 1), (text[stop:], text.count("\n", 0, stop) + 1)]
+def _extract(
+    text: str, first: re.Match[str], last: re.Match[str], begin: int, wrapper: str
+) -> CleanedText | TextRefusal:
+    around = [(text[: first.start()], 1), (text[last.end() :], text.count("\n", 0, last.end()) + 1)]
     for part, line in around:
         code = _code_in(part, line)
         if code is not None:
             return TextRefusal(f"there is code outside {wrapper}; put the whole program inside", code)
     prose = " and the text around it" if any(part.strip() for part, _ in around) else ""
-    return StrippedText(_lines_before(text, begin) + text[begin:end], f"left out {wrapper}{prose}")
+    return CleanedText(_lines_before(text, begin) + text[begin : last.start()], (f"left out {wrapper}{prose}",))
 
 
 def _code_in(part: str, first_line: int) -> int | None:
@@ -356,7 +344,7 @@ def is_typed_in_ipython(text: str) -> bool:
     return text.lstrip().startswith("In [") and _FIRST_PROMPT.match(text) is not None
 
 
-def without_prompts(text: str) -> StrippedText | TextRefusal | None:
+def without_prompts(text: str) -> CleanedText | TextRefusal | None:
     """What was typed at the prompts of an interactive session, without what it answered."""
     if _FIRST_PROMPT.match(text) is None:
         return None
@@ -366,18 +354,16 @@ def without_prompts(text: str) -> StrippedText | TextRefusal | None:
         if prompt is not None:
             lines.append(line[prompt.end() :])
         elif _LOOKS_LIKE_CODE.match(line.strip()) and (number > _MOST_LINES or _is_statement(line.strip())):
-            return TextRefusal(
-                "a statement without a prompt among others with one; send the program without prompts", number
-            )
+            message = "a statement without a prompt among others with one; send the program without prompts"
+            return TextRefusal(message, number)
         else:
             has_output = has_output or bool(line.strip())
             lines.append("")
-    return StrippedText(
-        "\n".join(lines), "left out the prompts" + (" and the output between them" if has_output else "")
-    )
+    note = "left out the prompts" + (" and the output between them" if has_output else "")
+    return CleanedText("\n".join(lines), (note,))
 
 
-def without_notebook_lines(text: str) -> StrippedText | TextRefusal | None:
+def without_notebook_lines(text: str) -> CleanedText | TextRefusal | None:
     """Without magics and `pip install`; other commands cannot be left out without changing what the program does."""
     matches = sorted(
         (match for pattern in (_NOTEBOOK, _BARE_PIP) for match in pattern.finditer(text)), key=re.Match.start
@@ -404,26 +390,23 @@ def without_notebook_lines(text: str) -> StrippedText | TextRefusal | None:
     if not left_out:
         return None
     summary = ", ".join(repr(line_text[:40]) for line_text in left_out[:3]) + (", ..." if len(left_out) > 3 else "")
-    return StrippedText("".join([*pieces, text[at:]]), f"left out {summary}", tuple(packages))
+    return CleanedText("".join([*pieces, text[at:]]), (f"left out {summary}",), tuple(packages))
 
 
 def _replace_line(match: re.Match[str], line: int) -> tuple[str, tuple[str, ...]] | TextRefusal:
     """What a notebook line becomes, and the packages that it asks for."""
     sign, rest = match.group(2), match.group(3)
     if sign == "%%":
-        return TextRefusal(
-            f"'%%{rest[:20].strip()}' makes its cell something else than Python; send a Python program", line
-        )
+        message = f"'%%{rest[:20].strip()}' makes its cell something else than Python; send a Python program"
+        return TextRefusal(message, line)
     installs = _PIP.match(rest)
     if installs is not None:
         words = [word for word in installs.group(1).split() if not word.startswith("-")]
         names = (_PACKAGE.match(word) for word in words)
         return "pass", tuple(name.group() for name in names if name is not None)
     if sign == "!":
-        command = rest.strip()[:40]
-        return TextRefusal(
-            f"'!{command}' is a shell command, and no process can be started here; use Python instead", line
-        )
+        message = f"'!{rest.strip()[:40]}' is a shell command, and no process can be started here; use Python instead"
+        return TextRefusal(message, line)
     timed = _TIMED.match(rest)
     if timed is not None:
         return timed.group(1), ()
@@ -459,30 +442,23 @@ def clean(text: str, is_program: Callable[[str], bool]) -> CleanedText | TextRef
 
     One that was found may have mistakes of its own: then it is given as it stands inside its wrapper.
     """
-    cleaned = _plain(text, is_program)
-    if cleaned is not None:
-        return cleaned
-    notes: list[str] = []
-    packages: tuple[tuple[str, int], ...] = ()
+    plain = _plain(text, is_program)
+    if plain is not None:
+        return plain
+    cleaned = CleanedText(text, ())
     for step in STEPS:
-        stripped = step(text)
+        stripped = step(cleaned.text)
         if isinstance(stripped, TextRefusal):
             return stripped
-        if stripped is None:
-            continue
-        text = stripped.text
-        notes.append(stripped.note)
-        packages += stripped.packages
-        if is_program(text):
-            return CleanedText(text, tuple(notes), packages)
-    if not notes:
+        if stripped is not None:
+            notes, packages = cleaned.notes + stripped.notes, cleaned.packages + stripped.packages
+            cleaned = CleanedText(stripped.text, notes, packages)
+            if is_program(cleaned.text):
+                return cleaned
+    if not cleaned.notes:
         return None
-    cleaned = _plain(text, is_program)
-    return (
-        CleanedText(cleaned.text, (*notes, *cleaned.notes), packages)
-        if cleaned
-        else CleanedText(text, tuple(notes), packages)
-    )
+    plain = _plain(cleaned.text, is_program)
+    return cleaned._replace(text=plain.text, notes=cleaned.notes + plain.notes) if plain else cleaned
 
 
 def _plain(text: str, is_program: Callable[[str], bool]) -> CleanedText | None:

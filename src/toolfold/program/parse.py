@@ -75,26 +75,25 @@ def parse(text: str, limits: Limits) -> ast.Module | Problem:
     if unfit is not None:
         return unfit
     _silence_warnings()
+    tree = _compiled(text, text, _PARSE)
+    assert isinstance(tree, ast.Module | Problem)
+    return tree
+
+
+def _compiled(source: str | ast.Module, text: str, flags: int) -> object:
+    """What Python makes of a program's text or tree, or its `Problem`."""
     try:
-        tree = compile(text, FILENAME, "exec", _PARSE, dont_inherit=True)
+        return compile(source, FILENAME, "exec", flags, dont_inherit=True)
     except SyntaxError as error:
-        return problem_at(text, "syntax", error.msg, error.lineno, error.offset)
+        if source is text:
+            return problem_at(text, "syntax", error.msg, error.lineno, error.offset)
+        # Of a tree, the place is that of its nodes, which count bytes.
+        return problem_at_byte(text, "syntax", error.msg, error.lineno, (error.offset or 0) - 1)
     # MemoryError and SystemError: how the parser says that its stack is full.
     except (RecursionError, MemoryError, SystemError):
         return Problem(kind="syntax", message=_TOO_DEEP)
     except (ValueError, OverflowError) as error:
         return Problem(kind="syntax", message=str(error))
-    assert isinstance(tree, ast.Module)
-    return tree
-
-
-def without_margin(text: str) -> str:
-    """A text that is indented as a whole, as by a client that writes it into its own code, moved to the left.
-
-    For texts that Python refuses only: in others an indented first line may be a comment, and the
-    same spaces inside of a string are meant.
-    """
-    return textwrap.dedent(text) if text.lstrip("\r\n")[:1] in (" ", "\t") else text
 
 
 def late_error(text: str, tree: ast.Module, reader: ProgramReader) -> Problem | None:
@@ -110,16 +109,8 @@ def late_error(text: str, tree: ast.Module, reader: ProgramReader) -> Problem | 
         _unroll_finally(try_statement)
     for return_statement in reader.shape.top_level_returns:
         _make_expression(return_statement)
-    try:
-        compile(tree, FILENAME, "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT, dont_inherit=True)
-    except SyntaxError as error:
-        byte = error.offset - 1 if error.offset else None
-        return problem_at_byte(text, "syntax", error.msg, error.lineno, byte)
-    except (RecursionError, MemoryError, SystemError):
-        return Problem(kind="syntax", message=_TOO_DEEP)
-    except (ValueError, OverflowError) as error:
-        return Problem(kind="syntax", message=str(error))
-    return None
+    result = _compiled(tree, text, ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+    return result if isinstance(result, Problem) else None
 
 
 def _is_plain(text: str, reader: ProgramReader) -> bool:
@@ -227,15 +218,17 @@ def program_in(text: str, limits: Limits) -> ParsedProgram | Problem:
 
 
 def _parse_unchanged(text: str, limits: Limits) -> ParsedProgram | Problem:
-    """Without cleaning, but for a margin of the whole."""
+    """Without cleaning, but for a margin of the whole, as of a client that writes a program into its own code.
+
+    Only of a text that Python refuses: in others an indented first line may be a comment, and the same spaces inside
+    of a string are meant.
+    """
     tree = parse(text, limits)
-    if isinstance(tree, ast.Module):
-        return ParsedProgram(text, tree)
-    dedented_text = without_margin(text) if tree.kind == "syntax" else text
-    if dedented_text == text:
-        return tree
-    tree = parse(dedented_text, limits)
-    return tree if isinstance(tree, Problem) else ParsedProgram(dedented_text, tree)
+    if isinstance(tree, Problem) and tree.kind == "syntax" and text.lstrip("\r\n")[:1] in (" ", "\t"):
+        dedented_text = textwrap.dedent(text)
+        if dedented_text != text:
+            text, tree = dedented_text, parse(dedented_text, limits)
+    return tree if isinstance(tree, Problem) else ParsedProgram(text, tree)
 
 
 # ----------------------------------------------------------------------------------------------------

@@ -43,6 +43,7 @@ class Scope:
         "parent",
         "rebound",
         "root",
+        "scopes",
         "values",
     )
 
@@ -54,6 +55,9 @@ class Scope:
         """The function or class that opens it."""
         self.parent = parent
         self.root: Scope = parent.root if parent is not None else self
+        self.scopes: list[Scope] = parent.scopes if parent is not None else []
+        """All of the program, whichever of them is asked."""
+        self.scopes.append(self)
         self.can_await = can_await
         self.bound: dict[str, str] = {}
         self.rebound: set[str] = set()

@@ -85,10 +85,10 @@ class Certainty:
 
     def _look_at(self, node: ast.AST) -> None:
         match node:
-            case ast.Try(handlers=[_, *_], body=body) | ast.TryStar(body=body):
-                self._guard(body)
-            case ast.With(body=body) | ast.AsyncWith(body=body):
-                self._guard(body)
+            case ast.Try(handlers=[_, *_]) | ast.TryStar() | ast.With() | ast.AsyncWith():
+                for statement in node.body:
+                    last_line = statement.end_lineno or statement.lineno
+                    self.guarded_lines.update(range(statement.lineno, last_line + 1))
             case ast.Name(id="hasattr" | "getattr" | "isinstance"):
                 self.asks_for_attributes = True
             case ast.Subscript(ctx=ast.Store()) | ast.Attribute(ctx=ast.Store()):
@@ -124,10 +124,6 @@ class Certainty:
         for node in ast.walk(target):
             if isinstance(node, ast.Name):
                 self._bindings.setdefault(node.id, []).append(value)
-
-    def _guard(self, body: list[ast.stmt]) -> None:
-        for statement in body:
-            self.guarded_lines.update(range(statement.lineno, (statement.end_lineno or statement.lineno) + 1))
 
 
 def _is_range(source: ast.expr) -> bool:
@@ -285,9 +281,10 @@ def question(text: str, tools: Sequence[ToolSpec], *, known_names: Collection[st
         tree = ast.parse(text)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return None  # a top-level `return`, say: valid here, and not there
-    if not used_tools or not words.isdisjoint(_LIES) or ProgramReader(tree).names.is_dynamic:
+    reader = ProgramReader(tree)
+    if not used_tools or not words.isdisjoint(_LIES) or reader.names.is_dynamic:
         return None
-    bound = _bound_names(tree).union(known_names)
+    bound = _bound_names(reader).union(known_names)
     head = _NEVER_RUNS + _REPLY + "".join(_stub(number, tool) for number, tool in enumerate(used_tools))
     head += "".join(f"{name} = __tool_{number}__\n" for name, number in _names(tree, used_tools, bound).items())
     program_text = _without_annotations(_without_imports(text, tree), tree)
@@ -357,36 +354,28 @@ def _with_short_names(text: str, tree: ast.Module, tools: Sequence[ToolSpec]) ->
     return b"\n".join(lines).decode()
 
 
-def _bound_names(tree: ast.Module) -> set[str]:
+def _bound_names(reader: ProgramReader) -> set[str]:
     """Every name that the program binds anywhere, but for imports of tools."""
-    bound_names: set[str] = set()
-    for node in ast.walk(tree):
-        match node:
-            case ast.Name(id=name, ctx=ast.Store() | ast.Del()) | ast.arg(arg=name):
-                bound_names.add(name)
-            case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
-                bound_names.add(name)
-            case ast.ExceptHandler(name=str(name)) | ast.MatchAs(name=str(name)) | ast.MatchStar(name=str(name)):
-                bound_names.add(name)
-            case ast.MatchMapping(rest=str(name)):
-                bound_names.add(name)
-            case ast.Import(names=names):
-                bound_names |= {alias.asname or alias.name.partition(".")[0] for alias in names if not _is_plain(alias)}
-            case ast.ImportFrom(module=module, names=names) if not _is_tools(module or ""):
-                bound_names |= {alias.asname or alias.name for alias in names}
-    return bound_names
+    bindings = {binding for scope in reader.root.scopes for binding in scope.bound.items()}
+    return {
+        name
+        for name, meaning in bindings
+        if (name, meaning) != ("tools", "tools") and not (":" in meaning and _is_tools(meaning.partition(":")[0]))
+    }
 
 
 def _without_imports(text: str, tree: ast.Module) -> str:
     """Imports of tools as `pass`: what they bind is in the head. Nothing else moves."""
     lines = text.split("\n")
     for node in ast.walk(tree):
-        is_future = isinstance(node, ast.ImportFrom) and node.module == "__future__"
-        is_from = isinstance(node, ast.ImportFrom) and _is_tools(node.module or "")
-        is_plain = isinstance(node, ast.Import) and all(map(_is_plain, node.names))
-        if not (is_future or is_from or is_plain):
+        if isinstance(node, ast.ImportFrom):
+            is_replaced = node.module == "__future__" or _is_tools(node.module or "")
+        elif isinstance(node, ast.Import):
+            is_replaced = all(_is_tools(alias.name) and alias.asname is None for alias in node.names)
+        else:
             continue
-        assert isinstance(node, ast.Import | ast.ImportFrom)
+        if not is_replaced:
+            continue
         last = node.end_lineno or node.lineno
         tail = lines[last - 1].encode()[node.end_col_offset or 0 :].decode()
         width = len(lines[last - 1]) - len(tail) - (node.col_offset if last == node.lineno else 0)
@@ -427,28 +416,16 @@ def _without_annotations(text: str, tree: ast.Module) -> str:
 
 def _shapes(type_text: str) -> tuple[str, ...]:
     """The JSON types that values of a type may have; none if one of them is not known."""
-    shapes: list[str] = []
+    names: list[str] = []
     for part in _union(type_text):
         literal = re.fullmatch(r"Literal\[(.*)\]", part, re.DOTALL)
-        if literal is not None:
-            part_shapes = _shapes_of_literals(literal[1])
-        elif part.partition("[")[0] in _SHAPES:
-            part_shapes = _SHAPES[part.partition("[")[0]]
-        else:
-            part_shapes = ()
-        if not part_shapes:
+        try:
+            values = () if literal is None else ast.literal_eval(f"({literal[1]},)")
+        except (SyntaxError, ValueError):
             return ()
-        shapes += part_shapes
-    return tuple(dict.fromkeys(shapes))
-
-
-def _shapes_of_literals(text: str) -> tuple[str, ...]:
-    try:
-        values = ast.literal_eval(f"({text},)")
-    except (SyntaxError, ValueError):
-        return ()
-    kinds = [_SHAPES.get("None" if value is None else type(value).__name__, ()) for value in values]
-    return tuple(dict.fromkeys(shape for kind in kinds for shape in kind)) if all(kinds) else ()
+        names += ["None" if value is None else type(value).__name__ for value in values] or [part.partition("[")[0]]
+    shapes = [_SHAPES.get(name, ()) for name in names]
+    return tuple(dict.fromkeys(shape for kind in shapes for shape in kind)) if all(shapes) else ()
 
 
 def _union(text: str) -> list[str]:
@@ -483,11 +460,6 @@ def _dotted(node: ast.AST) -> str:
         case ast.Attribute(value=ast.Attribute(value=ast.Name(id="tools"), attr=domain), attr=name):
             return f"tools.{domain}.{name}"
     return ""
-
-
-def _is_plain(alias: ast.alias) -> bool:
-    """An import of `tools` or a domain by its own name."""
-    return _is_tools(alias.name) and alias.asname is None
 
 
 def _is_tools(module: str) -> bool:

@@ -43,20 +43,17 @@ class ToolCallCheck:
         self.tools: dict[ast.AST, ToolSpec] = {}
         """The tool of each call that was judged and found right."""
 
-    def first_fault(self) -> Fault | None:
-        """The fault that stands first in the text; `None` when names can be bound unseen."""
-        if self._reader.names.is_dynamic:
-            return None
-        for use in sorted(self._reader.calls, key=position_of):
-            callee = self._callee(use)
-            if isinstance(callee, Fault):
-                return callee
-            if callee is not None:
+    def faults(self) -> Iterator[Fault]:
+        """The first in the text; none where names can be bound unseen."""
+        for use in () if self._reader.names.is_dynamic else sorted(self._reader.calls, key=position_of):
+            fault = callee = self._callee(use)
+            if isinstance(callee, ToolCallee):
                 fault = fault_in(use.node, callee.name, self._index.signature(callee.tool))
-                if fault is not None:
-                    return fault
-                self.tools[use.node] = callee.tool
-        return None
+                if fault is None:
+                    self.tools[use.node] = callee.tool
+            if isinstance(fault, Fault):
+                yield fault
+                return
 
     def subtraction_faults(self) -> Iterator[Fault]:
         """Tools written with their hyphens, which Python takes for minus signs."""
