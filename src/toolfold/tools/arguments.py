@@ -6,7 +6,7 @@ import difflib
 import logging
 from bisect import bisect_left
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from itertools import takewhile
+from itertools import islice, takewhile
 from typing import Any, Final, TypeAlias
 from urllib.parse import unquote
 
@@ -43,11 +43,8 @@ def argument_check(spec: ToolSpec) -> ArgumentCheck:
         # Offline: a schema may come from a stranger, and a `$ref` must not make this host fetch it.
         validator = jsonschema_rs.validator_for(dict(spec.input_schema), validate_formats=False, offline=True)
     except ValueError as error:
-        _log.warning(
-            "arguments of %r are not checked, because its schema is invalid: %s",
-            spec.name,
-            str(error).partition("\n")[0],
-        )
+        reason = str(error).partition("\n")[0]
+        _log.warning("arguments of %r are not checked, because its schema is invalid: %s", spec.name, reason)
         return lambda arguments: arguments
 
     def check(arguments: Mapping[str, Value]) -> Mapping[str, Value]:
@@ -97,17 +94,13 @@ def _narrow_arguments(
     arguments: Mapping[str, Value], fits: Callable[[Any], bool]
 ) -> tuple[Mapping[str, Value], dict[str, int]]:
     """The arguments with only the first wrong item of a long list, and the place where that was."""
-    for key, items in arguments.items():
-        if isinstance(items, list) and fits({**arguments, key: []}):
-            at = bisect_left(range(len(items) - 1), 1, key=_mistakes_up_to(key, items, arguments, fits))
-            return {**arguments, key: items[at : at + 1]}, {key: at}
-    return arguments, {}
-
-
-def _mistakes_up_to(
-    key: str, items: list[Value], arguments: Mapping[str, Value], fits: Callable[[Any], bool]
-) -> Callable[[int], int]:
-    return lambda at: int(not fits({**arguments, key: items[: at + 1]}))
+    lists = (key for key, items in arguments.items() if isinstance(items, list) and fits({**arguments, key: []}))
+    key = next(lists, None)
+    if key is None:
+        return arguments, {}
+    items = arguments[key]
+    at = bisect_left(range(len(items) - 1), True, key=lambda at: not fits({**arguments, key: items[: at + 1]}))
+    return {**arguments, key: items[at : at + 1]}, {key: at}
 
 
 def sample(value: Value) -> Value:
@@ -159,10 +152,8 @@ def show_value(value: object) -> str:
     return text if len(text) <= _SHOWN_CHARACTERS else f"{text[: _SHOWN_CHARACTERS - 1]}…"
 
 
-def _explain(
-    error: jsonschema_rs.ValidationError, parameters: Collection[str], offsets: Mapping[str, int] | None = None
-) -> str:
-    path = _whole_path(error.instance_path, offsets or {})
+def _explain(error: jsonschema_rs.ValidationError, parameters: Collection[str], offsets: Mapping[str, int]) -> str:
+    path = _whole_path(error.instance_path, offsets)
     # Any: the stub types the kind as a union of classes that share no attribute but the name.
     kind: Any = error.kind
     match kind.name:
@@ -177,7 +168,7 @@ def _explain(
         case "const":
             return wrong(path, f"must be {show_value(kind.expected_value)}", error.instance)
         case "anyOf" | "oneOf" if getattr(kind, "context", ()):
-            return _explain_choice(error, parameters, offsets or {})
+            return _explain_choice(error, parameters, offsets)
     return f"{_place(path)}: {error.message.partition(chr(10))[0]}"
 
 
@@ -216,9 +207,8 @@ def _place(path: Sequence[str | int]) -> str:
 # ----------------------------------------------------------------------------------------------------
 # Schemas from outside, bounded when they are taken in.
 #
-# A few kilobytes of `$ref`s that each name the next one twice stand for more alternatives than any host can look at,
-# in a
-# check of arguments or in a stub. Whoever takes in a schema of a stranger asks here first.
+# A few kilobytes of `$ref`s that each name the next one twice stand for more alternatives than any host can look at, in
+# a check of arguments or in a stub.
 
 MAX_PARTS: Final = 20_000
 """With every `$ref` replaced by what it names."""
@@ -252,44 +242,36 @@ def bound_schema(schema: Mapping[str, Json], name: str) -> Mapping[str, Json]:
     if is_bounded(schema):
         return schema
     _log.warning("the schema of %r is used only in part: it is too large with its references resolved", name)
-    properties = schema.get("properties")
-    first_properties = dict(list(properties.items())[:MAX_PARTS]) if isinstance(properties, Mapping) else {}
-    properties_in_bounds = _within_bounds(schema, first_properties)
-    required = schema.get("required")
-    required_names = (
-        [property_name for property_name in required if property_name in first_properties]
-        if isinstance(required, list)
-        else []
-    )
-    rest = {
+    properties, required = schema.get("properties"), schema.get("required")
+    names = dict.fromkeys(islice(properties, MAX_PARTS)) if isinstance(properties, Mapping) else {}
+    bounded = _within_bounds(schema, names)
+    words = {word: schema[word] for word in _DEFINITIONS if word in schema} if bounded else {}
+    return {
         "type": "object",
-        "properties": {
-            property_name: properties_in_bounds.get(property_name, {}) for property_name in first_properties
-        },
-        "required": required_names,
+        "properties": {name: bounded.get(name, {}) for name in names},
+        "required": [name for name in required if name in names] if isinstance(required, list) else [],
+        **_with_definitions(words, bounded),
     }
-    words = {word: schema[word] for word in _DEFINITIONS if word in schema} if properties_in_bounds else {}
-    return {**rest, **_with_definitions(words, properties_in_bounds)}
 
 
-def _within_bounds(schema: Mapping[str, Json], properties: Mapping[str, Json]) -> dict[str, Json]:
+def _within_bounds(schema: Mapping[str, Json], names: Iterable[str]) -> dict[str, Json]:
     """The first properties that stay within `MAX_PARTS` together."""
-    properties_in_bounds: dict[str, Json] = {}
+    bounded: dict[str, Json] = {}
     remaining_parts, failures = MAX_PARTS, 0
-    for name, property_schema in properties.items():
+    for name in names:
         try:
             # Anew for each: what was begun and not finished has no weight.
-            weight = _SchemaWeigher(schema).weigh(property_schema, 1)
+            weight = _SchemaWeigher(schema).weigh(schema["properties"][name], 1)
         except _SchemaTooLarge:
             weight = MAX_PARTS + 1
         if weight <= remaining_parts:
-            properties_in_bounds[name] = property_schema
+            bounded[name] = schema["properties"][name]
             remaining_parts -= weight
             continue
         failures += 1
         if failures == _MOST_FAILURES:
             break
-    return properties_in_bounds
+    return bounded
 
 
 # Any: whatever a stranger put into a schema.

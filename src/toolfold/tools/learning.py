@@ -58,12 +58,10 @@ def merge_lessons(previous: Lesson | None, other: Lesson) -> Lesson:
     """Both together; where the definition has changed, the later one alone."""
     if previous is None or previous.version != other.version:
         return other
-    both = (
-        reply_shapes.merge_reply_shapes(previous.seen, other.seen)
-        if previous.seen and other.seen
-        else previous.seen or other.seen
-    )
-    return Lesson(tool=previous.tool, version=previous.version, uses=previous.uses + other.uses, seen=both)
+    seen = previous.seen or other.seen
+    if previous.seen and other.seen:
+        seen = reply_shapes.merge_reply_shapes(previous.seen, other.seen)
+    return Lesson(tool=previous.tool, version=previous.version, uses=previous.uses + other.uses, seen=seen)
 
 
 def version_of(spec: ToolSpec) -> str:
@@ -224,11 +222,9 @@ class Learning:
     async def close(self) -> None:
         """Until nothing more is handed to the store."""
         self._look()
-        reading = [
-            tenant_lessons.reading for tenant_lessons in self._tenants.values() if tenant_lessons.reading is not None
-        ]
-        if reading:
-            await asyncio.wait(reading)
+        tasks = [known.reading for known in self._tenants.values() if known.reading is not None]
+        if tasks:
+            await asyncio.wait(tasks)
 
     def _begin_to_read(self, tenant: str, tenant_lessons: _TenantLessons) -> asyncio.Task[None]:
         if tenant_lessons.reading is None:
@@ -283,19 +279,14 @@ class Learning:
 
     def index_now(self, index: Index, tenant: str = "") -> Index:
         """The same without what has not been read yet."""
-        tenant_lessons = self._tenants.get(self._owner(tenant))
-        if tenant_lessons is None or not self._is_on or not tenant_lessons.lessons:
+        known = self._tenants.get(self._owner(tenant))
+        if known is None or not self._is_on or not known.lessons:
             return index.with_embedder(self._embeddings)
-        if (
-            tenant_lessons.index is None
-            or tenant_lessons.index[0] is not index
-            or tenant_lessons.index[1] != tenant_lessons.changes
-        ):
-            updated_index = index.updated(
-                self.with_learned_schemas(index.specs, tenant), uses=self.snapshot(tenant).uses
-            )
-            tenant_lessons.index = (index, tenant_lessons.changes, updated_index.with_embedder(self._embeddings))
-        return tenant_lessons.index[2]
+        if known.index is None or known.index[0] is not index or known.index[1] != known.changes:
+            specs = self.with_learned_schemas(index.specs, tenant)
+            updated_index = index.updated(specs, uses=self.snapshot(tenant).uses)
+            known.index = (index, known.changes, updated_index.with_embedder(self._embeddings))
+        return known.index[2]
 
 
 def create_learning(learn: bool | Learning, store: object, embedder: Embedder | None) -> Learning:

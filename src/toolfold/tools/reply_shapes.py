@@ -117,14 +117,11 @@ class _ShapeReader:
                 return ValueShape()  # not looked at: says nothing, also beside what was
             if depth >= _DEEPEST:
                 return ValueShape(kinds=("any",))
-            return (
-                ValueShape(record=self._record(value, depth)) if isinstance(value, dict) else self._list(value, depth)
-            )
+            if isinstance(value, dict):
+                return ValueShape(record=self._record(value, depth))
+            looked_at = (self.shape(item, depth + 1) for item in value[:_MOST_ITEMS])
+            return ValueShape(items=ListShape(self._merge.all(looked_at), len(value), len(value)))
         return ValueShape(kinds=(_KINDS.get(type(value), "any"),))
-
-    def _list(self, value: list[Value], depth: int) -> ValueShape:
-        looked_at = (self.shape(item, depth + 1) for item in value[:_MOST_ITEMS])
-        return ValueShape(items=ListShape(self._merge.all(looked_at), len(value), len(value)))
 
     def _record(self, value: Mapping[str, Value], depth: int) -> ObjectShape:
         keys: dict[str, KeyShape] = {}
@@ -297,21 +294,13 @@ def _record(records: Sequence[dict[str, Value]], depth: int) -> str:
     if not any(records):
         return "{}"
     keys = list(dict.fromkeys(key for record in records for key in record))
-    first_keys = keys[:_MOST_KEYS]
-    if depth <= 0:
-        parts = [_name(key) for key in first_keys]
-    else:
-        parts = [f"{_name(key)}{_mark(key, records)}: {_inner(key, records, depth)}" for key in first_keys]
-    more = [f"... {len(keys) - len(first_keys):,} more keys"] if len(keys) > len(first_keys) else []
-    return f"{{{', '.join([*parts, *more])}}}"
-
-
-def _mark(key: str, records: Sequence[dict[str, Value]]) -> str:
-    return "" if all(key in record for record in records) else "?"
-
-
-def _inner(key: str, records: Sequence[dict[str, Value]], depth: int) -> str:
-    return _text([record[key] for record in records if key in record], depth - 1)
+    parts = [_name(key) for key in keys[:_MOST_KEYS]]
+    for at, key in enumerate(keys[:_MOST_KEYS] if depth > 0 else ()):
+        values = [record[key] for record in records if key in record]
+        parts[at] += f"{'?' if len(values) < len(records) else ''}: {_text(values, depth - 1)}"
+    if len(keys) > _MOST_KEYS:
+        parts.append(f"... {len(keys) - _MOST_KEYS:,} more keys")
+    return f"{{{', '.join(parts)}}}"
 
 
 def _name(key: str) -> str:

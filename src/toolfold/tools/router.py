@@ -32,7 +32,7 @@ from toolfold.errors import (
     ToolTimedOut,
     ToolUnreachable,
 )
-from toolfold.models import Call, Json, Reply, ReplyMeta, ToolSpec, Value
+from toolfold.models import Call, Reply, ReplyMeta, ToolSpec, Value
 from toolfold.program.rules.arguments import IDEMPOTENCY_KEY, InputSignature
 from toolfold.tools.arguments import argument_check, bad_argument, wrong
 from toolfold.tools.catalog import Catalog
@@ -90,6 +90,8 @@ class Router:
         self._default_timeout_seconds = default_timeout_seconds
         self._max_reply_bytes = max_reply_bytes
         self._steps: tuple[Wrapper, ...] = (_permitted, *with_check(wrappers), self._timed)
+        if from_record not in self._steps:
+            self._steps = (*self._steps, from_record)
         self._paths: dict[str, Handler] = {}
         self._recorded_paths: dict[str, Handler] = {}
 
@@ -139,25 +141,34 @@ class Router:
             return _failing(ToolNotFound(f"no tool {name!r}" + (f"; did you mean {near!r}?" if near else "")))
         path = _calling(tool)
         is_recorded = paths is self._recorded_paths
-        if is_recorded and from_record not in self._steps:
-            path = _replaying(path)
         for step in reversed(self._steps):
             path = _replaying(path) if is_recorded and step is from_record else step(tool, path)
         paths[name] = path
         return path
 
     def _timed(self, tool: Tool, rest: Handler) -> Handler:
-        seconds = tool.spec.timeout_seconds
+        own_seconds = tool.spec.timeout_seconds
+        seconds = self._default_timeout_seconds if own_seconds is None else own_seconds
         if seconds is None:
-            seconds = self._default_timeout_seconds
-        return rest if seconds is None else _timed(tool.spec.name, seconds, rest)
+            return rest
+
+        async def time(request: CallRequest) -> Value:
+            try:
+                async with asyncio.timeout(seconds) as deadline:
+                    return await rest(request)
+            except TimeoutError as error:
+                if deadline.expired():
+                    raise ToolTimedOut(f"{tool.spec.name!r} timed out after {seconds:g} s") from error
+                raise  # the tool's own
+
+        return time
 
 
 def _tell(call: Call, reply: Reply, seconds: float) -> None:
     """The log's line of a direct call; that of a program's call comes from the observer of its execution."""
     if not _calls.isEnabledFor(logging.DEBUG):
         return
-    ending = f"{reply.size_bytes or 0} bytes" if reply.error is None else ""
+    ending = f"{reply.size_bytes or 0} bytes"
     if reply.error is not None:
         ending = f"failed: {error_for_log(reply.error, call.arguments)}"
     size = json_size(call.arguments)
@@ -289,19 +300,6 @@ def _permitted(tool: Tool, rest: Handler) -> Handler:
     return permit
 
 
-def _timed(name: str, seconds: float, rest: Handler) -> Handler:
-    async def time(request: CallRequest) -> Value:
-        try:
-            async with asyncio.timeout(seconds) as deadline:
-                return await rest(request)
-        except TimeoutError as error:
-            if deadline.expired():
-                raise ToolTimedOut(f"{name!r} timed out after {seconds:g} s") from error
-            raise  # the tool's own
-
-    return time
-
-
 def _calling(tool: Tool) -> Handler:
     call, call_within, spec = tool.call, tool.call_within, tool.spec
 
@@ -386,16 +384,14 @@ class OutsideChecks:
 
 
 def outside_check(spec: ToolSpec) -> Callable[[Mapping[str, Value]], Mapping[str, Value]]:
-    """As `argument_check`, for a tool whose call leaves this process as it is."""
-    return argument_check(_closed(spec))
+    """As `argument_check`, for a tool whose call leaves this process as it is.
 
-
-def _closed(spec: ToolSpec) -> ToolSpec:
-    """Without arguments that the schema does not name: the check before the run refuses them by the same rule."""
-    schema: Mapping[str, Json] = spec.input_schema
-    if not schema.get("properties") or not _SAYS_MORE.isdisjoint(schema):
-        return spec
-    return replace(spec, input_schema={**schema, "additionalProperties": False})
+    Without arguments that the schema does not name: the check before the run refuses them by the same rule.
+    """
+    schema = spec.input_schema
+    if schema.get("properties") and _SAYS_MORE.isdisjoint(schema):
+        spec = replace(spec, input_schema={**schema, "additionalProperties": False})
+    return argument_check(spec)
 
 
 # ----------------------------------------------------------------------------------------------------

@@ -82,9 +82,8 @@ class EmbeddingCache:
             nearness = [sum(map(mul, question, row)) for row in rows]
         # Whatever a stranger's embedder raises: words find tools, too.
         except Exception as error:  # noqa: BLE001
-            _log.warning(
-                "the embedder failed, so tools are searched by words only: %s: %s", type(error).__name__, error
-            )
+            kind = type(error).__name__
+            _log.warning("the embedder failed, so tools are searched by words only: %s: %s", kind, error)
             return None
         return _near(nearness, most)
 
@@ -92,10 +91,8 @@ class EmbeddingCache:
         with self._lock:
             entry = self._rows.get(id(documents))
             if entry is None:
-                entry = self._rows[id(documents)] = (
-                    documents,
-                    self._vectors_of([meaning(document.spec) for document in documents]),
-                )
+                vectors = self._vectors_of([meaning(document.spec) for document in documents])
+                entry = self._rows[id(documents)] = (documents, vectors)
                 if len(self._rows) > _MOST_ROWS:
                     self._rows.popitem(last=False)
             return entry[1]
@@ -171,6 +168,7 @@ _MOST_FUSED: Final = 50
 _MOST_DOMAINS: Final = 3
 _WORDS_WEIGHT: Final = 2.0
 """Of the order by words beside that of an embedder."""
+_NO_CONTEXT: Final = CallContext()
 
 
 class Hit(NamedTuple):
@@ -239,11 +237,10 @@ class Index:
         if not query:
             return [Hit(entry.spec, 0.0) for entry in self._documents[:limit]]
         result = self._scores(query)
+        near = None
         # Who asks for a name means it, whatever else is near.
-        is_name = query.casefold() in self._by_name
-        near = (
-            None if self._embeddings is None or is_name else self._embeddings.near(query, self._documents, _MOST_FUSED)
-        )
+        if self._embeddings is not None and query.casefold() not in self._by_name:
+            near = self._embeddings.near(query, self._documents, _MOST_FUSED)
         if not result.is_answer and not (near is not None and near.is_answer):
             return []
         scores = self._ranked(query, result.scores, limit)
@@ -366,22 +363,16 @@ def describe(spec: ToolSpec, detail: Detail = "signature") -> dict[str, Json]:
 def search_tool(index_source: Callable[[], Index]) -> Tool:
     """The tool `search_tools`; `index_source` gives the index as it is at the time of a call."""
 
-    async def call(arguments: Mapping[str, Value]) -> list[dict[str, Json]]:
-        return await find_tools(index_source(), arguments)
-
-    async def call_within(arguments: Mapping[str, Value], context: CallContext) -> list[dict[str, Json]]:
+    async def call(arguments: Mapping[str, Value], context: CallContext = _NO_CONTEXT) -> list[dict[str, Json]]:
         index = index_source()
         if context.learned is not None:
             index = await context.learned(index, context.tenant)
-        return await find_tools(
-            index.updated([*index.specs, *context.outside]) if context.outside else index, arguments
-        )
-
-    async def find_tools(index: Index, arguments: Mapping[str, Value]) -> list[dict[str, Json]]:
+        if context.outside:
+            index = index.updated([*index.specs, *context.outside])
         hits = await index.search_aside(arguments["query"], arguments.get("limit", DEFAULT_LIMIT))
         return [describe(hit.spec, arguments.get("detail", "signature")) for hit in hits]
 
-    return Tool(spec=SEARCH_SPEC, call=call, call_within=call_within)
+    return Tool(spec=SEARCH_SPEC, call=call, call_within=call)
 
 
 SEARCH_SPEC: Final = ToolSpec(

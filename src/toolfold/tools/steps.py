@@ -46,7 +46,20 @@ def approval(policy: Policy) -> Wrapper:
     """Asks for each call of the tools that the policy says to ask for; anything but a yes refuses."""
 
     def wrap(tool: Tool, rest: Handler) -> Handler:
-        return _asking(tool, rest) if policy.asks(tool.spec) else rest
+        async def ask(request: CallRequest) -> Value:
+            decision = await _decision(tool, request)
+            if not decision.approved:
+                reason = f": {decision.reason}" if decision.reason else ""
+                raise ToolRefused(f"{tool.spec.name!r} was denied{reason}")
+            if decision.arguments is not None:
+                edited = dict(decision.arguments)
+                request.arguments = preparation(tool)(edited)
+                # The steps after this one remember calls by what was approved, not by what was asked.
+                request.call = msgspec.structs.replace(request.call, arguments=edited)
+                request.note(arguments=edited)
+            return await rest(request)
+
+        return ask if policy.asks(tool.spec) else rest
 
     return wrap
 
@@ -54,24 +67,6 @@ def approval(policy: Policy) -> Wrapper:
 async def deny(_call: Call, _spec: ToolSpec) -> Decision:
     """An `Approve` for interfaces whose programs may pause for their tools, and that have nobody to ask for a yes."""
     return NOBODY_CAN_APPROVE
-
-
-def _asking(tool: Tool, rest: Handler) -> Handler:
-    name = tool.spec.name
-
-    async def ask(request: CallRequest) -> Value:
-        decision = await _decision(tool, request)
-        if not decision.approved:
-            raise ToolRefused(f"{name!r} was denied" + (f": {decision.reason}" if decision.reason else ""))
-        if decision.arguments is not None:
-            edited = dict(decision.arguments)
-            request.arguments = preparation(tool)(edited)
-            # The steps after this one remember calls by what was approved, not by what was asked.
-            request.call = msgspec.structs.replace(request.call, arguments=edited)
-            request.note(arguments=edited)
-        return await rest(request)
-
-    return ask
 
 
 async def _decision(tool: Tool, request: CallRequest) -> Decision:
@@ -87,61 +82,49 @@ async def _decision(tool: Tool, request: CallRequest) -> Decision:
         raise ToolRefused(f"{name!r} needs approval, and asking for it failed") from error
 
 
-# ----------------------------------------------------------------------------------------------------
-# The step that counts: how often one program may call one tool.
-
-
 def budget(policy: Policy) -> Wrapper:
     """Refuses the calls of a program beyond the policy's `max_calls`; a direct call has no program."""
 
     def wrap(tool: Tool, rest: Handler) -> Handler:
-        most = policy.max_calls(tool.spec)
-        return rest if most is None else _counting(tool.spec.name, most, rest)
+        name, most = tool.spec.name, policy.max_calls(tool.spec)
+        if most is None:
+            return rest
+
+        def count(request: CallRequest) -> Awaitable[Value]:
+            if request.context is not None and request.caller == "code":
+                calls = request.context.spent.calls
+                if calls[name] >= most:
+                    raise ToolRefused(f"{name!r} is out of budget: {calls[name]} of {most} calls used in this program")
+                calls[name] += 1
+            return rest(request)
+
+        return count
 
     return wrap
 
 
-def _counting(name: str, most: int, rest: Handler) -> Handler:
-    def count(request: CallRequest) -> Awaitable[Value]:
-        if request.context is not None and request.caller == "code":
-            calls = request.context.spent.calls
-            if calls[name] >= most:
-                raise ToolRefused(f"{name!r} is out of budget: {calls[name]} of {most} calls used in this program")
-            calls[name] += 1
-        return rest(request)
+class StepClock(Protocol):
+    """Time as the steps see it, so that a test can hold it still: seconds that only go forward."""
 
-    return count
+    def now(self) -> float: ...
+    async def sleep(self, seconds: float, /) -> None: ...
+
+
+class SystemClock:
+    """The machine's own."""
+
+    now = staticmethod(time.monotonic)
+    sleep = staticmethod(asyncio.sleep)
 
 
 # ----------------------------------------------------------------------------------------------------
-# Circuit breaker and retry steps, and the clock of the steps.
+# Circuit breaker step.
 #
 # A breaker is `closed` while its tool works. After several failures in a row it is open: calls
 # fail at once. When its time is up one call may try; its success closes the breaker, its failure
 # opens it for as long again. Each tenant has breakers of its own: what fails for one, by its own arguments
 # or its own rights, may work for the others. Only failures of the tool count: not a refusal, not bad arguments,
 # not a reply that cannot be sent, not a cancel.
-
-# ----------------------------------------------------------------------------------------------------
-# Time as the wrappers see it, so that a test can hold it still.
-
-
-class StepClock(Protocol):
-    """Seconds that only go forward, and a way to wait for them."""
-
-    def now(self) -> float: ...
-    async def sleep(self, seconds: float) -> None: ...
-
-
-class SystemClock:
-    """The machine's own."""
-
-    def now(self) -> float:
-        return time.monotonic()
-
-    async def sleep(self, seconds: float) -> None:
-        await asyncio.sleep(seconds)
-
 
 _MOST_TENANTS: Final = 1000
 
@@ -212,11 +195,9 @@ class _BreakerState:
             self.is_probing = True
             return
         request.note(attempts=0, breaker="open")
-        when = (
-            f"is not called until {math.ceil(remaining_seconds)} s from now"
-            if remaining_seconds > 0
-            else "is being tried by another call now"
-        )
+        when = "is being tried by another call now"
+        if remaining_seconds > 0:
+            when = f"is not called until {math.ceil(remaining_seconds)} s from now"
         raise ToolRefused(f"{self._name!r} failed {self.failures} times in a row and {when}")
 
     def fail(self, request: CallRequest, *, is_probe: bool) -> None:
@@ -369,9 +350,8 @@ class _ReplyCache:
         while entry := self._fresh(slot) or in_flight.get(slot):
             first_arguments, end = entry
             if first_arguments != arguments:
-                raise ToolRefused(
-                    f"{request.call.tool!r} was called before with idempotency key {key!r} and other arguments"
-                )
+                tool = request.call.tool
+                raise ToolRefused(f"{tool!r} was called before with idempotency key {key!r} and other arguments")
             if isinstance(end, _CachedReply):
                 return _again(request, end)
             await asyncio.wait([end])
@@ -437,16 +417,13 @@ def _digest(request: CallRequest) -> bytes:
 
 
 # ----------------------------------------------------------------------------------------------------
-# Concurrency step: how many calls of a tool, or of one source, run at once; and state per event loop.
-
-# ----------------------------------------------------------------------------------------------------
-# State that belongs to one event loop: a router may live longer than the loop of its first call.
+# Concurrency step: how many calls of a tool, or of one source, run at once.
 
 T = TypeVar("T")
 
 
 class PerLoop(Generic[T]):
-    """One value for each event loop, made at its first use there."""
+    """One value for each event loop, made at its first use there: a router may live longer than its first loop."""
 
     def __init__(self, make: Callable[[], T]) -> None:
         self._make = make
@@ -483,18 +460,20 @@ class Concurrency:
 
     def limits(self, spec: ToolSpec) -> bool:
         """Whether calls of this tool may have to wait."""
-        is_source = any(Globs([pattern]).match_text(spec.source) for pattern in self._sources)
-        return is_source or least(self._tools, spec) is not None
+        return bool(self._of_source(spec.source)) or least(self._tools, spec) is not None
 
     def wrap(self, tool: Tool, rest: Handler) -> Handler:
         """The step for one tool."""
         spec = tool.spec
-        source = [most for pattern, most in self._sources.items() if Globs([pattern]).match_text(spec.source)]
+        source = self._of_source(spec.source)
         if source:
             rest = _queueing(self._by_source.setdefault(spec.source, _slots(min(source))), rest)
         most = least(self._tools, spec)
         # A call takes its tool's slot first, always, so that no two calls can wait for each other.
         return rest if most is None else _queueing(_slots(most), rest)
+
+    def _of_source(self, source: str) -> list[int]:
+        return [most for pattern, most in self._sources.items() if Globs([pattern]).match_text(source)]
 
 
 def _slots(most: int) -> PerLoop[asyncio.Semaphore]:
