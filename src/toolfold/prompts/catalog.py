@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import keyword
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from itertools import islice, zip_longest
@@ -21,7 +21,7 @@ from typing import Final
 
 from toolfold.models import Json, ToolSpec
 from toolfold.prompts.python_stubs import function_name
-from toolfold.prompts.schema_types import TYPE_NAMES, pascal
+from toolfold.prompts.schema_types import TYPE_NAMES, pascal, properties_of
 from toolfold.prompts.signatures import Record, Shape, ToolLine, line_of, record_text
 from toolfold.prompts.wording import first_of, largest, shared_sentences, width
 
@@ -117,12 +117,7 @@ class PromptCatalog:
         text, definitions = "\n".join(blocks), []
         for record, name in reversed(self._names.items()):
             if name in text:
-                inner = {
-                    other_record: other_name
-                    for other_record, other_name in self._names.items()
-                    if other_record != record
-                }
-                definitions.append(f"{name} = {record_text(record, inner)}")
+                definitions.append(f"{name} = {record_text(record, self._names)}")
                 text += definitions[-1]
         return definitions[::-1]
 
@@ -208,9 +203,7 @@ def dense_within(
 
 def _least_width(spec: ToolSpec) -> int:
     """Of a signature without any type: reading schemas takes much longer."""
-    properties = spec.input_schema.get("properties")
-    arguments = len(properties) if isinstance(properties, Mapping) else 0
-    return len(function_name(spec)) + len("()\n") + arguments * len("a: T")
+    return len(function_name(spec)) + len("()\n") + len(properties_of(spec.input_schema)) * len("a: T")
 
 
 def _fit_most(catalog: PromptCatalog, ranked: Sequence[str], step: Detail, room: int) -> str:
@@ -219,8 +212,7 @@ def _fit_most(catalog: PromptCatalog, ranked: Sequence[str], step: Detail, room:
     def text(count: int) -> str:
         return catalog.text({name: Detail(step - (rank < count)) for rank, name in enumerate(ranked)})
 
-    fits: Callable[[int], bool] = lambda count: width(text(count)) <= room  # noqa: E731
-    return text(largest(len(ranked), fits))
+    return text(largest(len(ranked), lambda count: width(text(count)) <= room))
 
 
 # ----------------------------------------------------------------------------------------------------
@@ -315,10 +307,8 @@ def overview_text(
     catalog = PromptCatalog(first, learned=learned)
 
     def signatures(count: int) -> str:
-        included_names = {spec.name for spec in first[:count]}
-        return catalog.text(
-            {name: Detail.FIRST_SENTENCE if name in included_names else Detail.NAME for name in catalog.names}
-        )
+        details = dict.fromkeys(catalog.names, Detail.NAME)
+        return catalog.text(details | dict.fromkeys((spec.name for spec in first[:count]), Detail.FIRST_SENTENCE))
 
     def fits(count: int) -> bool:
         if not has_all_names:
@@ -343,21 +333,19 @@ def names_text(specs: Sequence[ToolSpec], most: int | None = None) -> str:
     families: dict[str, list[str]] = {}
     for spec in specs:
         families.setdefault(_prefix(spec), []).append(function_name(spec))
-    included_names = set(islice(_in_turn(families.values()), most))
-    lines = [
-        _family(prefix, [name for name in names if name in included_names], names) for prefix, names in families.items()
-    ]
-    more = sum(len(names) for names in families.values() if included_names.isdisjoint(names))
-    lines = [line for line in lines if line] + ([f"and {more} more"] if more else [])
-    return "\n".join([_HEAD, *lines]) if lines else ""
-
-
-def _family(prefix: str, included_names: Sequence[str], names: Sequence[str]) -> str:
-    if not included_names:
-        return ""
-    parts = [name.removeprefix(prefix) for name in included_names]
-    parts += [f"… {len(names) - len(included_names)} more"] if len(included_names) < len(names) else []
-    return f"{prefix}{{{', '.join(parts)}}}" if prefix and len(names) > 1 else f"{prefix}{', '.join(parts)}"
+    in_turn = (name for together in zip_longest(*families.values()) for name in together if name is not None)
+    included_names = set(islice(in_turn, most))
+    lines, more = [_HEAD], 0
+    for prefix, names in families.items():
+        parts = [name.removeprefix(prefix) for name in names if name in included_names]
+        left_out = len(names) - len(parts)
+        if not parts:
+            more += left_out
+            continue
+        text = ", ".join([*parts, *([f"… {left_out} more"] if left_out else [])])
+        lines.append(f"{prefix}{{{text}}}" if prefix and len(names) > 1 else f"{prefix}{text}")
+    lines += [f"and {more} more"] if more else []
+    return "\n".join(lines) if families else ""
 
 
 def _prefix(spec: ToolSpec) -> str:
@@ -367,10 +355,6 @@ def _prefix(spec: ToolSpec) -> str:
         return name.removesuffix(spec.short_name)
     start, mark, _ = name.removeprefix("mcp__").partition("__")
     return f"mcp__{start}{mark}" if name.startswith("mcp__") and mark else ""
-
-
-def _in_turn(families: Iterable[Sequence[str]]) -> Iterator[str]:
-    return (name for together in zip_longest(*families) for name in together if name is not None)
 
 
 def _join_parts(*parts: str) -> str:

@@ -21,9 +21,11 @@ from toolfold.prompts.schema_types import (
     flatten_schema,
     note_on,
     pascal,
+    properties_of,
+    texts_in,
     unite,
 )
-from toolfold.prompts.wording import cut, docstring, one_line, paragraphs, respell
+from toolfold.prompts.wording import cut, docstring, largest, one_line, paragraphs, respell
 from toolfold_guest.shared.value_rules import is_text
 
 # ----------------------------------------------------------------------------------------------------
@@ -85,20 +87,16 @@ class Stub:
         head = f"async def {self.name}({', '.join(arguments)}) -> {self.returns}:"
         if len(head) <= _LONGEST_LINE or not self.parameters:
             return head
-        return "\n".join(
-            [f"async def {self.name}(", *(f"    {argument}," for argument in arguments), f") -> {self.returns}:"]
-        )
+        lines = (f"    {argument}," for argument in arguments)
+        return "\n".join([f"async def {self.name}(", *lines, f") -> {self.returns}:"])
 
     def doc(self) -> str:
         """Description, notes on parameters and reply, examples; empty if there is nothing to say."""
-        output = self.spec.output_schema
-        returned = note_on(output, _LONGEST_NOTE)
+        returned = note_on(self.spec.output_schema, _LONGEST_NOTE)
+        notes = [f"{parameter.python_name}: {parameter.note}" for parameter in self.parameters if parameter.note]
         parts = [
             paragraphs(self.spec.description, LONGEST_DESCRIPTION),
-            _block(
-                "Parameters:",
-                [f"{parameter.python_name}: {parameter.note}" for parameter in self.parameters if parameter.note],
-            ),
+            _block("Parameters:", notes),
             f"Returns: {returned}" if returned else "",
             _block("Example:", list(self._examples())),
         ]
@@ -161,14 +159,7 @@ def identifier(name: str) -> str:
 def _parameters(spec: ToolSpec, types: Types, scope: str) -> tuple[tuple[Parameter, ...], str | None]:
     root = spec.input_schema
     schema = flatten_schema(root, root)
-    properties, required = schema.get("properties"), schema.get("required")
-    if not isinstance(properties, Mapping):
-        properties = {}
-    must = (
-        {required_name for required_name in required if isinstance(required_name, str)}
-        if isinstance(required, list | tuple)
-        else set()
-    )
+    properties, must = properties_of(schema), set(texts_in(schema.get("required")))
     keywords = {name: word for word, name in keywords_of(properties).items()}
     in_order = sorted(keywords, key=lambda name: name not in must or _has_default(properties[name]))[:_MOST_PARAMETERS]
     parameters = []
@@ -342,9 +333,8 @@ def words_for(text: str, specs: Iterable[ToolSpec]) -> dict[str, tuple[str, str]
     """
     if not asks_for_words(text):
         return {}
-    return {
-        spec.name: _words(spec) for spec in specs if any(name in text for name in (spec.python_name, *spec.aliases))
-    }
+    named = (spec for spec in specs if any(name in text for name in (spec.python_name, *spec.aliases)))
+    return {spec.name: _words(spec) for spec in named}
 
 
 def asks_for_words(text: str) -> bool:
@@ -355,9 +345,8 @@ def asks_for_words(text: str) -> bool:
 def _words(spec: ToolSpec) -> tuple[str, str]:
     types = Types()
     stub = stub_of(spec, types)
-    doc = (
-        stub.doc() if spec.description else f"\n{stub.doc()}"
-    )  # else `help` takes its first line's indent for the text's
+    # Without a first line of words, `help` would take its indent for the text's.
+    doc = stub.doc() if spec.description else f"\n{stub.doc()}"
     parts = [doc, *types.declarations.values()]
     return f"({', '.join(stub.arguments())}) -> {stub.returns}", "\n\n".join(part for part in parts if part)
 
@@ -379,11 +368,7 @@ def _within(specs: Sequence[ToolSpec], budget: int) -> str:
         signatures = _join_stubs(specs[:count], Stub.short_source)
         return signatures + _remaining_names(specs[count:], budget - len(signatures))
 
-    low, high = 0, len(specs)
-    while low < high:
-        middle = (low + high + 1) // 2
-        low, high = (middle, high) if len(text(middle)) <= budget else (low, middle - 1)
-    return text(low)
+    return text(largest(len(specs), lambda count: len(text(count)) <= budget))
 
 
 def _remaining_names(specs: Sequence[ToolSpec], room: int) -> str:

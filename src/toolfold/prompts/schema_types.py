@@ -365,6 +365,12 @@ def _kinds(schema: Mapping[str, Json]) -> list[str]:
     return [kind.lower() if isinstance(kind, str) else "" for kind in (kinds if isinstance(kinds, list) else [kinds])]
 
 
+def properties_of(schema: Mapping[str, Json]) -> Mapping[str, Json]:
+    """The schemas of an object's keys; none if that is anything else than a mapping."""
+    properties = schema.get("properties")
+    return properties if isinstance(properties, Mapping) else {}
+
+
 def texts_in(value: Json) -> list[str]:
     """The texts of a list such as `required`; none if it is anything else."""
     return [text for text in value if isinstance(text, str)] if isinstance(value, list | tuple) else []

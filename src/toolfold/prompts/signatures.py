@@ -11,6 +11,7 @@ import keyword
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import islice
 from typing import Final, TypeAlias
 
 from toolfold.models import Json, ToolSpec
@@ -21,6 +22,8 @@ from toolfold.prompts.schema_types import (
     flatten_schema,
     is_informative,
     merge_schemas,
+    note_on,
+    properties_of,
     texts_in,
 )
 from toolfold.prompts.wording import one_line, sentences_of
@@ -114,18 +117,17 @@ class ShapeReader(SchemaReader[Shape]):
     def object(self, schema: Mapping[str, Json], at: Location) -> Shape:
         if at.depth >= self._depth:
             return ("dict",)
-        properties = schema.get("properties")
-        if isinstance(properties, Mapping) and properties:
-            return (self._record(schema, properties, at),)
+        if properties_of(schema):
+            return (self._record(schema, at),)
         additional = schema.get("additionalProperties")
         value = self.read(additional, replace(at, depth=at.depth + 1)) if isinstance(additional, Mapping) else ANY
         return ("dict",) if value == ANY else ("dict[str, ", *value, "]")
 
-    def _record(self, schema: Mapping[str, Json], properties: Mapping[str, Json], at: Location) -> Record:
+    def _record(self, schema: Mapping[str, Json], at: Location) -> Record:
         required = texts_in(schema.get("required"))
         all_there = self._is_reply and "required" not in schema
         fields: list[tuple[str, Shape]] = []
-        for key, subschema in properties.items():
+        for key, subschema in properties_of(schema).items():
             if len(fields) == _MOST_FIELDS or len(key) > _LONGEST_KEY or not is_text(key):
                 fields.append((_MORE, ()))
                 break
@@ -251,7 +253,7 @@ def _noun(spec: ToolSpec) -> str:
 def _arguments(spec: ToolSpec, reader: ShapeReader) -> Shape:
     root = spec.input_schema
     schema = flatten_schema(root, root)
-    properties = _properties(schema)
+    properties = properties_of(schema)
     keywords = keywords_of(properties)
     required = texts_in(schema.get("required"))
     pieces: list[str | Record] = []
@@ -266,11 +268,6 @@ def _arguments(spec: ToolSpec, reader: ShapeReader) -> Shape:
     return tuple(pieces)
 
 
-def _properties(schema: Mapping[str, Json]) -> Mapping[str, Json]:
-    properties = schema.get("properties")
-    return properties if isinstance(properties, Mapping) else {}
-
-
 def _argument(word: str, schema: Json, shape: Shape, *, is_required: bool) -> Shape:
     default = schema.get("default") if isinstance(schema, Mapping) else None
     if default is not None and len(text := literal(default)) <= _LONGEST_DEFAULT:
@@ -280,7 +277,7 @@ def _argument(word: str, schema: Json, shape: Shape, *, is_required: bool) -> Sh
 
 def _notes(spec: ToolSpec) -> Iterator[str]:
     root = spec.input_schema
-    properties = _properties(flatten_schema(root, root))
+    properties = properties_of(flatten_schema(root, root))
     keywords = keywords_of(properties)
     known_words = f"{spec.short_name or spec.name} {' '.join(sentences_of(spec.description)[:_KNOWN_SENTENCES])}"
     for word, name in keywords.items():
@@ -339,9 +336,7 @@ def note_on_argument(known: str, name: str, schema: Json, *, has_default: bool) 
     """
     if not isinstance(schema, Mapping):
         return ""
-    description = schema.get("description")
-    text = one_line(description, _LONGEST_NOTE) if isinstance(description, str) else ""
-    text = _OPTIONAL.sub("", text).strip()
+    text = _OPTIONAL.sub("", note_on(schema, _LONGEST_NOTE)).strip()
     text = (_DEFAULT.sub("", text) if has_default else text).rstrip(". ")
     text = "" if _repeats(f"{known} {name}", text) else _ARTICLE.sub("", text)
     limits = ", ".join(_limits(schema, text))
@@ -353,12 +348,10 @@ def inner_notes(known_words: str, name: str, schema: Json, root: Json) -> Iterat
     record = flatten_schema(schema, root)
     if isinstance(record.get("items"), Mapping):
         record = flatten_schema(record["items"], root)
-    properties = record.get("properties")
-    if isinstance(properties, Mapping):
-        for key, subschema in list(properties.items())[:_MOST_INNER]:
-            note = note_on_argument(f"{known_words} {name}", key, subschema, has_default=False)
-            if note and key.isidentifier():
-                yield f"{name}.{key}", note
+    for key, subschema in islice(properties_of(record).items(), _MOST_INNER):
+        note = note_on_argument(f"{known_words} {name}", key, subschema, has_default=False)
+        if note and key.isidentifier():
+            yield f"{name}.{key}", note
 
 
 def _repeats(known_words: str, note: str) -> bool:

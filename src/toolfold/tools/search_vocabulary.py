@@ -6,7 +6,7 @@ import math
 import re
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from itertools import chain
@@ -425,31 +425,28 @@ class Vocabulary:
 
     def add(self, words: Sequence[WordMatch], weight: float, scores: dict[int, float]) -> None:
         """One word of a question; where several stand for it, the one that is worth most in a tool."""
-        best: dict[int, float] = scores if len(words) == 1 else {}
-        for match in words:
-            tools, shares = self._entries[match.word]
-            worth = weight * match.certainty * self.rarity(match.word)
-            if best is scores:
-                for at, share in zip(tools, shares, strict=True):
-                    scores[at] = scores.get(at, 0.0) + share * worth
-                return
-            for at, share in zip(tools, shares, strict=True):
-                if share * worth > best.get(at, 0.0):
-                    best[at] = share * worth
-        for at, score in best.items():
+        for at, score in self._best((match.word, weight * match.certainty) for match in words).items():
             scores[at] = scores.get(at, 0.0) + score
 
     def add_value(self, words: Sequence[str], scores: dict[int, float]) -> None:
         """A value in a question, by the words of arguments that take it; it alone finds no tool."""
+        for at, score in self._best((word, _VALUE_WEIGHT) for word in words).items():
+            if at in scores:
+                scores[at] += score
+
+    def _best(self, words: Iterable[tuple[str, float]]) -> dict[int, float]:
+        """The most that each tool gets for one of these words with their weights."""
         best: dict[int, float] = {}
-        for word in words:
+        for word, weight in words:
             tools, shares = self._entries.get(word, ((), ()))
-            worth = _VALUE_WEIGHT * self.rarity(word)
+            worth = weight * self.rarity(word)
+            if not best:
+                best = {at: share * worth for at, share in zip(tools, shares, strict=True)}
+                continue
             for at, share in zip(tools, shares, strict=True):
-                if at in scores and share * worth > best.get(at, 0.0):
+                if share * worth > best.get(at, 0.0):
                     best[at] = share * worth
-        for at, score in best.items():
-            scores[at] += score
+        return best
 
     @cached_property
     def _slips(self) -> dict[str, list[str]]:

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from typing import Final, NamedTuple
 
 from toolfold.models import Json, ProblemKind, ToolSpec
-from toolfold.prompts.schema_types import resolve
+from toolfold.prompts.schema_types import resolve, texts_in
 from toolfold.prompts.wording import respell
 
 # ----------------------------------------------------------------------------------------------------
@@ -24,7 +24,6 @@ WORDS: Final = {
     "null": "None",
 }
 """JSON types as error texts name them."""
-_ARRAYS: Final = (ast.List, ast.Tuple, ast.Set, ast.ListComp, ast.SetComp)
 _BOOLEANS: Final = frozenset({"true", "false", "t", "f", "yes", "no", "y", "n", "on", "off", "1", "0"})
 _DEEPEST: Final = 8
 _MOST_STEPS: Final = 2000
@@ -44,19 +43,16 @@ class Mismatch(NamedTuple):
 
 def shape_of(node: ast.expr) -> str | None:
     """The JSON type that an expression certainly has; `None` if that is not certain."""
-    if isinstance(node, ast.Constant):
-        return _shape_of_value(node.value)
-    if (
-        isinstance(node, ast.UnaryOp)
-        and isinstance(node.op, ast.USub | ast.UAdd)
-        and isinstance(node.operand, ast.Constant)
-    ):
-        shape = _shape_of_value(node.operand.value)
-        return shape if shape in {"integer", "number"} else None
-    if isinstance(node, _ARRAYS):
-        return "array"
-    if isinstance(node, ast.Dict | ast.DictComp):
-        return "object"
+    match node:
+        case ast.Constant(value=value):
+            return _shape_of_value(value)
+        case ast.UnaryOp(op=ast.USub() | ast.UAdd(), operand=ast.Constant(value=value)):
+            shape = _shape_of_value(value)
+            return shape if shape in {"integer", "number"} else None
+        case ast.List() | ast.Tuple() | ast.Set() | ast.ListComp() | ast.SetComp():
+            return "array"
+        case ast.Dict() | ast.DictComp():
+            return "object"
     return "string" if isinstance(node, ast.JoinedStr) else None
 
 
@@ -160,7 +156,9 @@ def _shape_of_value(value: object) -> str | None:
             return "integer" if value.is_integer() else "number"
         case None:
             return "null"
-    return None
+        case Mapping():
+            return "object"
+    return "array" if isinstance(value, list | tuple) else None
 
 
 def _type_fits(shape: str, kinds: Json) -> bool:
@@ -173,17 +171,16 @@ def _type_fits(shape: str, kinds: Json) -> bool:
 
 def _converts(node: ast.expr, kinds: Json) -> bool:
     """Whether pydantic makes of a constant what the schema wants, or may make it of an f-string."""
+    kinds = kinds if isinstance(kinds, list) else [kinds]
     if isinstance(node, ast.JoinedStr):
-        return any(kind in ("boolean", "integer", "number") for kind in (kinds if isinstance(kinds, list) else [kinds]))
+        return any(kind in ("boolean", "integer", "number") for kind in kinds)
     if not isinstance(node, ast.Constant) or isinstance(node.value, bytes | complex):
         return False
     value = node.value
-    for kind in kinds if isinstance(kinds, list) else [kinds]:
-        if kind == "boolean" and (value in (0, 1) or str(value).lower() in _BOOLEANS):
-            return True
-        if kind in ("integer", "number") and isinstance(value, bool | str) and _is_number(value, kind):
-            return True
-    return False
+    if "boolean" in kinds and (value in (0, 1) or str(value).lower() in _BOOLEANS):
+        return True
+    numbers = (kind for kind in ("integer", "number") if kind in kinds)
+    return isinstance(value, bool | str) and any(_is_number(value, kind) for kind in numbers)
 
 
 def _is_number(value: bool | str, kind: str) -> bool:
@@ -199,18 +196,9 @@ def _is_listed(shape: str, schema: Mapping[str, Json], node: ast.expr | None) ->
     listed = [schema["const"]] if "const" in schema else schema.get("enum")
     if not isinstance(listed, list):
         return True
-    same_shape = [
-        value for value in listed if _shape_of_json(value) in {shape, "number" if shape == "integer" else shape}
-    ]
-    if not isinstance(node, ast.Constant):
-        return bool(same_shape)
-    return node.value in same_shape
-
-
-def _shape_of_json(value: Json) -> str | None:
-    if isinstance(value, Mapping):
-        return "object"
-    return "array" if isinstance(value, list | tuple) else _shape_of_value(value)
+    shapes = {shape, "number"} if shape == "integer" else {shape}
+    same_shape = [value for value in listed if _shape_of_value(value) in shapes]
+    return node.value in same_shape if isinstance(node, ast.Constant) else bool(same_shape)
 
 
 def _describe(node: ast.expr) -> str:
@@ -229,7 +217,7 @@ def _repr(value: object) -> str:
         return repr(value if len(value) <= _LONGEST else value[:_LONGEST] + "...")
     if isinstance(value, int) and abs(value) > _WIDEST_NUMBER:
         return "a very long integer"
-    return repr(value) if isinstance(value, int | float | None) else WORDS[_shape_of_json(value) or "object"]
+    return repr(value) if isinstance(value, int | float | None) else WORDS[_shape_of_value(value) or "object"]
 
 
 # Any of these at the top may add or remove properties, so nothing about them is certain.
@@ -337,15 +325,14 @@ def _value_faults(
 ) -> Iterator[Fault]:
     missing = [required for required in signature.required if required not in arguments] if is_complete else []
     if missing:
-        names = _join_names(missing)
         plural = "s" if len(missing) > 1 else ""
-        yield Fault("missing_argument", f"{name!r} needs the argument{plural} {names}", call)
+        yield Fault("missing_argument", f"{name!r} needs the argument{plural} {_join_names(missing)}", call)
     for argument, value in arguments.items():
-        wrong = mismatch(
-            value, signature.properties.get(argument, True), signature.root, is_lenient=signature.is_lenient
-        )
+        schema = signature.properties.get(argument, True)
+        wrong = mismatch(value, schema, signature.root, is_lenient=signature.is_lenient)
         if wrong is not None:
-            yield _wrong_type(name, argument, wrong)
+            message = f"{name!r} argument '{argument}{wrong.path}' must be {wrong.expected}, got {wrong.actual}"
+            yield Fault("wrong_type", message, wrong.node)
 
 
 def _is_arguments(whole: ast.Dict, signature: InputSignature) -> bool:
@@ -377,11 +364,6 @@ def _unknown(name: str, argument: str, signature: InputSignature, node: ast.AST)
     return Fault("unknown_argument", f"{name!r} has no argument {argument!r}; {rest}", node)
 
 
-def _wrong_type(name: str, argument: str, wrong: Mismatch) -> Fault:
-    message = f"{name!r} argument '{argument}{wrong.path}' must be {wrong.expected}, got {wrong.actual}"
-    return Fault("wrong_type", message, wrong.node)
-
-
 def _join_names(names: list[str]) -> str:
     texts = [repr(name) for name in names[:_MAX_SUGGESTIONS]] + ["..."] * (len(names) > _MAX_SUGGESTIONS)
     return texts[0] if len(texts) == 1 else f"{', '.join(texts[:-1])} and {texts[-1]}"
@@ -389,15 +371,8 @@ def _join_names(names: list[str]) -> str:
 
 def _required(schema: Mapping[str, Json], properties: Mapping[str, Json]) -> tuple[str, ...]:
     """Names that must be given; one that has a default is filled in by some servers."""
-    required = schema.get("required", ())
-    if not isinstance(required, list | tuple):
-        return ()
-    filled = {
-        name
-        for name, property_schema in properties.items()
-        if isinstance(property_schema, Mapping) and "default" in property_schema
-    }
-    return tuple(name for name in required if isinstance(name, str) and name not in filled)
+    filled = {name for name, inner in properties.items() if isinstance(inner, Mapping) and "default" in inner}
+    return tuple(name for name in texts_in(schema.get("required")) if name not in filled)
 
 
 def _is_open(schema: Mapping[str, Json], properties: Mapping[str, Json]) -> bool:

@@ -30,6 +30,13 @@ _NETWORK: Final = frozenset(
 _PROCESS: Final = frozenset({"os", "pexpect", "pty", "sh", "subprocess"})
 _WORKERS: Final = frozenset({"concurrent.futures", "multiprocessing"})
 _DISPLAY: Final = frozenset({"curses", "idlelib", "pygame", "tkinter", "turtle", "turtledemo", "webbrowser"})
+_BLOCKED: Final = (
+    (_NETWORK, "there is no network", True),
+    (_PROCESS, "no process can be started", True),
+    (_WORKERS, WORKERS, False),
+    (_DISPLAY, "there is no display; print, or save a figure with matplotlib", False),
+)
+"""Modules, why they cannot work, and whether a tool can do it instead."""
 _NEED_TK: Final = frozenset({"idlelib", "tkinter", "turtle", "turtledemo"})
 """Some builds of Python cannot even import these."""
 _MODULES_OF: Final = {
@@ -96,7 +103,7 @@ def _not_installed(
     """What to use instead, for the model; and what to add, for the operator who reads along."""
     package, library_names = package_of(module), list_installed(installed, sets or ())
     usual = "" if package == module else f" (package {package!r})"
-    use = f"use the standard library{_or_a_tool(index)}"
+    use = "use the standard library" + (f" or call a tool: {index.some_names()}" if index.names else "")
     has = f"; installed are {library_names}" if library_names else ""
     extra = f"install the extra 'data' of toolfold, or add {package!r}" if module in _OF_DATA else f"add {package!r}"
     add = "" if sets is None else f"; the operator can {extra} to libraries.packages"
@@ -110,31 +117,17 @@ def _has_tk() -> bool:
 
 def blocked_reason(module: str, index: ToolIndex) -> str | None:
     """Why what a module is for cannot work here; `None` for most."""
-    if _is_within(module, _NETWORK):
-        return f"{module!r} cannot work here: there is no network{_call_a_tool(index)}"
-    if _is_within(module, _PROCESS):
-        return f"{module!r} cannot work here: no process can be started{_call_a_tool(index)}"
-    if _is_within(module, _WORKERS):
-        return f"{module!r} cannot work here: {WORKERS}"
-    if _is_within(module, _DISPLAY):
-        return f"{module!r} cannot work here: there is no display; print, or save a figure with matplotlib"
+    for modules, reason, is_for_tools in _BLOCKED:
+        if _is_within(module, modules):
+            rest = f"; call a tool instead: {index.some_names()}" if index.names else ", and this program has no tools"
+            return f"{module!r} cannot work here: {reason}{rest if is_for_tools else ''}"
     return None
 
 
 def _is_within(module: str, modules: frozenset[str]) -> bool:
-    while module:
-        if module in modules:
-            return True
+    while module and module not in modules:
         module = module.rpartition(".")[0]
-    return False
-
-
-def _call_a_tool(index: ToolIndex) -> str:
-    return f"; call a tool instead: {index.some_names()}" if index.names else ", and this program has no tools"
-
-
-def _or_a_tool(index: ToolIndex) -> str:
-    return f" or call a tool: {index.some_names()}" if index.names else ""
+    return bool(module)
 
 
 # ----------------------------------------------------------------------------------------------------
@@ -230,28 +223,22 @@ def outward_faults(reader: ProgramReader, index: ToolIndex, comes_to: Callable[[
         return
     for use in reader.calls:
         path = _path(use)
-        module = _MODULE_OF.get(path or "")
-        if (
-            path is None
-            or module is None
-            or path.rpartition(".")[2] in reader.names.set_attributes
-            or not comes_to(use)
-        ):
-            continue
-        reason = blocked_reason(module, index)
-        if reason is not None:
-            yield Fault("import", reason.replace(repr(module), repr(path), 1), use.node)
+        module = _MODULE_OF.get(path)
+        if module is not None and path.rpartition(".")[2] not in reader.names.set_attributes and comes_to(use):
+            reason = blocked_reason(module, index)
+            if reason is not None:
+                yield Fault("import", reason.replace(repr(module), repr(path), 1), use.node)
 
 
-def _path(use: NodeUse) -> str | None:
-    """`urllib.request.urlopen`, however it was imported."""
+def _path(use: NodeUse) -> str:
+    """`urllib.request.urlopen`, however it was imported; empty for what has no such path."""
     names: list[str] = []
     node = use.node.func
     while node.__class__ is ast.Attribute:
         names.append(node.attr)
         node = node.value
-    if node.__class__ is not ast.Name or not (names or use.scope.find(node.id)):
-        return None
+    if node.__class__ is not ast.Name:
+        return ""
     owner = use.scope.find(node.id)
     root = node.id if owner is None else owner.bound[node.id].replace(":", ".")
-    return ".".join((root, *reversed(names))) if root else None
+    return ".".join((root, *reversed(names))) if root else ""

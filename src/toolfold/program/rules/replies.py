@@ -12,7 +12,7 @@ from toolfold.models import Json, ToolSpec
 from toolfold.program.reader import ProgramReader
 from toolfold.program.reader_facts import Kind, NodeUse, Scope
 from toolfold.program.rules.arguments import Fault
-from toolfold.program.rules.own_code import in_python
+from toolfold.program.rules.own_code import Function, in_python
 from toolfold.prompts.schema_types import resolve
 
 _DEEPEST: Final = 8
@@ -192,14 +192,10 @@ class _Origins:
     def __init__(self, tree: ast.Module, specs: Mapping[str, ToolSpec]) -> None:
         self._specs = specs
         self._sources: dict[str, list[ast.expr]] = {}
-        self._functions: dict[str, ast.FunctionDef | ast.AsyncFunctionDef] = {}
-        for node in ast.walk(tree):
-            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-                self._functions[node.name] = node
-        for node in ast.walk(tree):
-            reader = _READERS.get(type(node))
-            if reader is not None:
-                reader(self, node)
+        nodes = list(ast.walk(tree))
+        self._functions = {node.name: node for node in nodes if isinstance(node, Function)}
+        for node in nodes:
+            self._read(node)
 
     def behind(self, expressions: list[ast.expr]) -> Iterator[str]:
         """Tools, breadth first: those in the expressions themselves, then those behind their names."""
@@ -214,7 +210,25 @@ class _Origins:
                     visited.add(name)
                     waiting.extend(self._sources.get(name, ()))
 
-    def bind(self, target: ast.AST | None, source: ast.expr | None) -> None:
+    def _read(self, node: ast.AST) -> None:
+        match node:
+            case ast.Assign(targets=targets, value=source):
+                for target in targets:
+                    self._bind(target, source)
+            case ast.AnnAssign() | ast.AugAssign() | ast.NamedExpr():
+                self._bind(node.target, node.value)
+            case ast.For() | ast.AsyncFor() | ast.comprehension():
+                self._bind(node.target, node.iter)
+            case ast.withitem():
+                self._bind(node.optional_vars, node.context_expr)
+            case ast.Call():
+                self._call(node)
+            case ast.FunctionDef() | ast.AsyncFunctionDef():
+                for inner in ast.walk(node):  # a call of it gives what it returns
+                    if isinstance(inner, ast.Return | ast.Yield) and inner.value is not None:
+                        self._sources.setdefault(node.name, []).append(inner.value)
+
+    def _bind(self, target: ast.AST | None, source: ast.expr | None) -> None:
         """Every name in the target may hold what is in the source."""
         if target is None or source is None:
             return
@@ -222,7 +236,7 @@ class _Origins:
             if isinstance(node, ast.Name):
                 self._sources.setdefault(node.id, []).append(source)
 
-    def call(self, call: ast.Call) -> None:
+    def _call(self, call: ast.Call) -> None:
         """Arguments reach the parameters of the program's own functions and of lambdas beside them."""
         arguments = [*call.args, *(argument.value for argument in call.keywords)]
         function = self._functions.get(call.func.id) if isinstance(call.func, ast.Name) else None
@@ -233,38 +247,11 @@ class _Origins:
             for keyword in call.keywords:
                 self._sources.setdefault(keyword.arg or "", []).append(keyword.value)
         owner = call.func.value if isinstance(call.func, ast.Attribute) else None
-        if owner is not None and isinstance(call.func, ast.Attribute) and call.func.attr in _FILLS:
+        if isinstance(call.func, ast.Attribute) and call.func.attr in _FILLS:
             for source in arguments:
-                self.bind(owner, source)
+                self._bind(owner, source)
         for argument in arguments:
             if isinstance(argument, ast.Lambda):
                 for source in (*(other for other in arguments if other is not argument), *([owner] if owner else [])):
                     for parameter in argument.args.args:
                         self._sources.setdefault(parameter.arg, []).append(source)
-
-    def function(self, function: ast.FunctionDef | ast.AsyncFunctionDef) -> None:
-        """A call of it gives what it returns."""
-        for node in ast.walk(function):
-            if isinstance(node, ast.Return | ast.Yield) and node.value is not None:
-                self._sources.setdefault(function.name, []).append(node.value)
-
-
-def _assign(origins: _Origins, node: ast.Assign) -> None:
-    for target in node.targets:
-        origins.bind(target, node.value)
-
-
-# Any node: each reader is picked by the type that it takes.
-_READERS: Mapping[type[ast.AST], Callable[..., None]] = {
-    ast.Assign: _assign,
-    ast.AnnAssign: lambda origins, node: origins.bind(node.target, node.value),
-    ast.AugAssign: lambda origins, node: origins.bind(node.target, node.value),
-    ast.NamedExpr: lambda origins, node: origins.bind(node.target, node.value),
-    ast.For: lambda origins, node: origins.bind(node.target, node.iter),
-    ast.AsyncFor: lambda origins, node: origins.bind(node.target, node.iter),
-    ast.comprehension: lambda origins, node: origins.bind(node.target, node.iter),
-    ast.withitem: lambda origins, node: origins.bind(node.optional_vars, node.context_expr),
-    ast.Call: _Origins.call,
-    ast.FunctionDef: _Origins.function,
-    ast.AsyncFunctionDef: _Origins.function,
-}

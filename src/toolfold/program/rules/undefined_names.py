@@ -19,7 +19,7 @@ from toolfold.program.known_names import PRESET_NAMES, READY_NAMES, ToolIndex
 from toolfold.program.reader import ProgramReader
 from toolfold.program.reader_facts import Kind, NodeUse, Scope, position_of
 from toolfold.program.rules.arguments import Fault
-from toolfold.program.rules.own_code import is_generator
+from toolfold.program.rules.own_code import Function, is_generator
 
 _IMPLICIT: Final = frozenset({"__class__", "__qualname__", "__module__", "__path__", "_", "reveal_type"})
 _LOOPS: Final = (ast.For, ast.AsyncFor, ast.While)
@@ -38,14 +38,9 @@ class Bindings:
     """
 
     def __init__(
-        self,
-        tree: ast.Module,
-        reader: ProgramReader,
-        index: ToolIndex,
-        known_names: Container[str],
-        *,
+        self, tree: ast.Module, reader: ProgramReader, index: ToolIndex, known_names: Container[str], *,
         is_strict: bool = False,
-    ) -> None:
+    ) -> None:  # fmt: skip
         self._tree = tree
         self._reader = reader
         self._index = index
@@ -79,7 +74,8 @@ class Bindings:
             if name in self._known_names:
                 continue
             uses = [use for use in loads[name] if not use.guard and use.scope.find(name) is None]
-            if uses and not (is_old(name) and self._stands_in_branch(uses[0].node)):
+            # Programs for an older Python, too, ask for the version before they use a name of that.
+            if uses and not (name in _OLD and self._stands_in_branch(uses[0].node)):
                 yield min(uses, key=position_of), 0
 
     def _message(self, use: NodeUse, bound_at: int) -> str:
@@ -107,22 +103,20 @@ class Bindings:
         scope = use.scope
         if scope.kind not in (Kind.MODULE, Kind.FUNCTION) or name in scope.declarations:
             return False
-        if scope.kind is Kind.MODULE and (
-            name in READY_NAMES or name in self._known_names or name in self._index.names
-        ):
+        is_ready = name in READY_NAMES or name in self._known_names or name in self._index.names
+        if is_ready and scope.kind is Kind.MODULE:
             return False
-        body = scope.node.body if isinstance(scope.node, ast.FunctionDef | ast.AsyncFunctionDef) else self._tree.body
         if isinstance(scope.node, ast.Lambda):
             return False
-        path = _path_to(use.node, body)
+        path = _path_to(use.node, scope.node.body if isinstance(scope.node, Function) else self._tree.body)
         if path is None or any(isinstance(node, ast.Lambda) or _may_bind(node, first) for node in path):
             return False
         if use.node.lineno < first:
             return True
-        statement = path[0] if len(path) == 1 else next((n for n in reversed(path) if isinstance(n, ast.stmt)), None)
+        statement = next((node for node in reversed(path) if isinstance(node, ast.stmt)), None)
         return (
             isinstance(statement, ast.Assign)
-            and _contains(statement.value, use.node)
+            and any(node is use.node for node in ast.walk(statement.value))
             and any(isinstance(target, ast.Name) and target.id == name for target in statement.targets)
         )
 
@@ -134,14 +128,12 @@ class Bindings:
 
     def _is_alive(self, scope: Scope | None) -> bool:
         while scope is not None:
-            if isinstance(scope.node, ast.FunctionDef | ast.AsyncFunctionDef) and not self._is_used(
-                scope.node, scope.parent
-            ):
+            if isinstance(scope.node, Function) and not self._is_used(scope.node, scope.parent):
                 return False
             scope = scope.parent
         return True
 
-    def _is_used(self, node: ast.FunctionDef | ast.AsyncFunctionDef, owner: Scope | None) -> bool:
+    def _is_used(self, node: Function, owner: Scope | None) -> bool:
         is_used = self._living.get(node)
         if is_used is None:
             self._living[node] = False  # while it is looked for: a function that only calls itself is not used
@@ -156,59 +148,44 @@ class Bindings:
             owner = owner.parent  # the scope of type parameters
         if owner.kind is Kind.CLASS:
             is_called = name in _CALLED_FOR_CERTAIN or self._is_method_read(name)
-            within = owner.parent
-            return (
-                is_called
-                and isinstance(owner.node, ast.ClassDef)
-                and within is not None
-                and self._is_reached(owner.node.name, within)
-            )
-        uses = self._reader.names.loads.get(name, ())
-        return any(
-            not use.guard
-            and use.scope.find(name) is owner
-            and self._is_alive(use.scope)
-            and not self._may_be_passed(use)
-            for use in uses
-        )
+            if not is_called or not isinstance(owner.node, ast.ClassDef) or owner.parent is None:
+                return False
+            return self._is_reached(owner.node.name, owner.parent)
+        uses = [use for use in self._reader.names.loads.get(name, ()) if not use.guard]
+        own_uses = (use for use in uses if use.scope.find(name) is owner)
+        return any(self._is_alive(use.scope) and not self._may_be_passed(use) for use in own_uses)
 
     def _is_method_read(self, method: str) -> bool:
         """Whether living code that every call comes to reads an attribute of that name."""
         if method not in self._reader.names.attributes or method.startswith("__"):
             return False
-        is_read = self._method_reads.get(method)
-        if is_read is None:
+        if method not in self._method_reads:
             self._method_reads[method] = False  # while it is looked for: a method that only itself asks for is not used
             if not self._is_ambiguous(method):
                 nodes = (node for node in ast.walk(self._tree) if isinstance(node, ast.Attribute))
                 matches = [node for node in nodes if node.attr == method]
                 self._method_reads[method] = len(matches) > _FEW or any(map(self._is_reachable, matches))
-            is_read = self._method_reads[method]
-        return is_read
+        return self._method_reads[method]
 
     def _is_ambiguous(self, method: str) -> bool:
         """Whether several classes have a method of that name, so that nobody knows whose is asked for."""
         classes = (node for node in ast.walk(self._tree) if isinstance(node, ast.ClassDef))
-        return (
-            len([statement for node in classes for statement in node.body if getattr(statement, "name", "") == method])
-            > 1
-        )
+        names = [getattr(statement, "name", "") for node in classes for statement in node.body]
+        return names.count(method) > 1
 
     def _is_reachable(self, node: ast.AST) -> bool:
         path = [*(_path_to(node, self._tree.body) or []), node]
-        starts = [
-            index for index, ancestor in enumerate(path) if isinstance(ancestor, ast.FunctionDef | ast.AsyncFunctionDef)
-        ]
+        starts = [index for index, ancestor in enumerate(path) if isinstance(ancestor, Function)]
         if starts and any(_is_branch(ancestor, inner) for ancestor, inner in pairwise(path[starts[0] :])):
             return False
         return all(self._is_living(path[index], path[:index]) for index in starts)
 
     def _is_living(self, function: ast.AST, path: list[ast.AST]) -> bool:
         """Whether anyone calls a function that stands inside of `path`, by its name or as a method."""
-        assert isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef)
+        assert isinstance(function, Function)
         if any(map(_is_use, function.decorator_list)):
             return True
-        outer = [node for node in path if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef)]
+        outer = [node for node in path if isinstance(node, ast.ClassDef | Function)]
         if outer and isinstance(outer[-1], ast.ClassDef):
             return function.name in _CALLED_FOR_CERTAIN or self._is_method_read(function.name)
         return bool(outer) or self._is_reached(function.name, self._reader.root)
@@ -216,14 +193,11 @@ class Bindings:
     def _may_be_passed(self, use: NodeUse) -> bool:
         """Whether its function can run without coming to a use: one on a branch may be wrong for ever."""
         scope: Scope | None = use.scope
-        while scope is not None and not isinstance(scope.node, ast.FunctionDef | ast.AsyncFunctionDef):
+        while scope is not None and not isinstance(scope.node, Function):
             scope = scope.parent
-        if scope is not None and isinstance(scope.node, ast.FunctionDef | ast.AsyncFunctionDef):
-            body = scope.node.body
-        elif self._is_strict:
-            body = self._tree.body
-        else:
+        if scope is None and not self._is_strict:
             return False
+        body = scope.node.body if scope is not None and isinstance(scope.node, Function) else self._tree.body
         steps = [*(_path_to(use.node, body) or []), use.node]
         if any(_is_branch(node, inner) for node, inner in pairwise(steps)):
             return True
@@ -314,10 +288,6 @@ def _path_within(node: ast.AST, top: ast.AST) -> list[ast.AST] | None:
     return None
 
 
-def _contains(top: ast.AST, node: ast.AST) -> bool:
-    return any(descendant is node for descendant in ast.walk(top))
-
-
 def _position(entry: tuple[NodeUse, int]) -> tuple[int, int]:
     return position_of(entry[0])
 
@@ -382,11 +352,6 @@ _MODULE_OF: Final = {name: module for module, names in _FROM.items() for name in
 _MODULES: Final = frozenset(name for name in sys.stdlib_module_names if not name.startswith("_"))
 _CLOSE: Final = 0.75
 _MOST: Final = 2000
-
-
-def is_old(name: str) -> bool:
-    """Whether an older Python had it: programs for both ask for the version before they use it."""
-    return name in _OLD
 
 
 def fix_for(name: str, use: NodeUse, reader: ProgramReader, index: ToolIndex) -> str:
