@@ -7,6 +7,7 @@ import builtins
 import difflib
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from itertools import islice
 from typing import Final
 
 from toolfold.models import Limits, Problem, ToolSpec
@@ -66,13 +67,8 @@ def mentioned_names(text: str, limits: Limits = _LIMITS) -> set[str]:
     if isinstance(tree, Problem):
         return set()  # the check says so to the model
     nodes = list(ast.walk(tree))
-    modules = {"tools"} | {
-        alias.asname
-        for node in nodes
-        if isinstance(node, ast.Import)
-        for alias in node.names
-        if alias.name == "tools" and alias.asname
-    }
+    aliases = [alias for node in nodes if isinstance(node, ast.Import) for alias in node.names]
+    modules = {alias.asname or "tools" for alias in aliases if alias.name == "tools"} | {"tools"}
     names = {name.removeprefix(ASYNC_PREFIX) for node in nodes for name in _names_from_tools(node, modules)}
     if any(_is_computed(node, modules) for node in nodes):
         names |= {str(node.value) for node in nodes if isinstance(node, ast.Constant) and _is_name(node.value)}
@@ -159,7 +155,7 @@ class ToolIndex:
 
     def some_names(self) -> str:
         """A few tools to choose from, for an error text."""
-        few = ", ".join(name for name, _ in zip(self.names, range(_FEW), strict=False))
+        few = ", ".join(islice(self.names, _FEW))
         return f"{few}, ..." if len(self.names) > _FEW else few
 
     def nearest(self, name: str) -> str | None:

@@ -24,6 +24,7 @@ class Kind(Enum):
     COMPREHENSION = "comprehension"
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class Scope:
     """The names bound in one block of a program.
 
@@ -31,46 +32,31 @@ class Scope:
     `tools.hr:price` for a member. Two different meanings make it opaque.
     """
 
-    __slots__ = (
-        "bound",
-        "can_await",
-        "declarations",
-        "first",
-        "functions",
-        "kind",
-        "loops",
-        "node",
-        "parent",
-        "rebound",
-        "root",
-        "scopes",
-        "values",
-    )
+    kind: Kind
+    parent: Scope | None = None
+    can_await: bool = False
+    node: ast.AST | None = None
+    """The function or class that opens it."""
+    root: Scope = field(init=False)
+    scopes: list[Scope] = field(init=False)
+    """All of the program, whichever of them is asked."""
+    bound: dict[str, str] = field(default_factory=dict)
+    rebound: set[str] = field(default_factory=set)
+    first: dict[str, int] = field(default_factory=dict)
+    """The first line that binds each name; 0 for a parameter."""
+    functions: dict[str, ast.FunctionDef | ast.AsyncFunctionDef] = field(default_factory=dict)
+    """Those defined right here."""
+    values: dict[str, ast.expr] = field(default_factory=dict)
+    """What a plain assignment gives a name; it may have others, see `rebound`."""
+    loops: dict[str, ast.expr] = field(default_factory=dict)
+    """What a plain loop takes a name's values from."""
+    declarations: dict[str, bool] = field(default_factory=dict)
+    """Names declared `global` (true) or `nonlocal` (false)."""
 
-    def __init__(
-        self, kind: Kind, parent: Scope | None = None, *, can_await: bool = False, node: ast.AST | None = None
-    ) -> None:
-        self.kind = kind
-        self.node = node
-        """The function or class that opens it."""
-        self.parent = parent
-        self.root: Scope = parent.root if parent is not None else self
-        self.scopes: list[Scope] = parent.scopes if parent is not None else []
-        """All of the program, whichever of them is asked."""
+    def __post_init__(self) -> None:
+        self.root = self if self.parent is None else self.parent.root
+        self.scopes = [] if self.parent is None else self.parent.scopes
         self.scopes.append(self)
-        self.can_await = can_await
-        self.bound: dict[str, str] = {}
-        self.rebound: set[str] = set()
-        self.first: dict[str, int] = {}
-        """The first line that binds each name; 0 for a parameter."""
-        self.functions: dict[str, ast.FunctionDef | ast.AsyncFunctionDef] = {}
-        """Those defined right here."""
-        self.values: dict[str, ast.expr] = {}
-        """What a plain assignment gives a name; it may have others, see `rebound`."""
-        self.loops: dict[str, ast.expr] = {}
-        """What a plain loop takes a name's values from."""
-        self.declarations: dict[str, bool] = {}
-        """Names declared `global` (true) or `nonlocal` (false)."""
 
     def bind(self, name: str, meaning: str = OPAQUE, line: int | None = 0) -> None:
         """Note that a statement gives `name` a value; without a line, one that needs an earlier value itself."""

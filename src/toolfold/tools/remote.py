@@ -5,15 +5,26 @@ Only tools whose calls need nothing of the runtime can be: no approval, no count
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
 from toolfold.errors import UsageError
 from toolfold.models import ToolSpec
+from toolfold.tools.learning import Learning
 from toolfold.tools.policy import Policy
-from toolfold.tools.router import withholding
-from toolfold.tools.steps import Breaker, BreakerStep, Concurrency, Retry, RetryStep, SystemClock, approval, budget
+from toolfold.tools.router import checked, from_record, withholding
+from toolfold.tools.steps import (
+    Breaker,
+    BreakerStep,
+    Concurrency,
+    Retry,
+    RetryStep,
+    SystemClock,
+    approval,
+    budget,
+    remembering,
+)
 from toolfold.tools.tool import RetryWhen
 
 if TYPE_CHECKING:
@@ -77,9 +88,13 @@ def _why_not(tool: Tool, policy: Policy, steps: Sequence[Wrapper]) -> str:
         "max_calls limits it, and only the runtime can count its calls": (
             policy.max_calls(spec) is not None or _acts(budget, tool, steps)
         ),
-        "max_in_flight limits it, and only the runtime can count its calls": any(_queues(step, spec) for step in steps),
+        "max_in_flight limits it, and only the runtime can count its calls": any(
+            isinstance(owner, Concurrency) and owner.limits(spec) for owner in map(_owner, steps)
+        ),
         "its replies are cached, and the cache is the runtime's": spec.cache_seconds > 0,
-        "a router step of your own serves its calls, and nodes do not have it": any(map(_is_foreign, steps)),
+        "a router step of your own serves its calls, and nodes do not have it": not _KNOWN.issuperset(
+            map(_maker, steps)
+        ),
         "it is retried or left alone otherwise than with wrappers(), and nodes have no other steps": (
             _settings(steps) is None
         ),
@@ -105,11 +120,6 @@ async def _rest(_: CallRequest) -> Value:
     raise AssertionError("nothing is called")
 
 
-def _queues(step: Wrapper, spec: ToolSpec) -> bool:
-    owner = _owner(step)
-    return isinstance(owner, Concurrency) and owner.limits(spec)
-
-
 def _settings(steps: Sequence[Wrapper]) -> tuple[Breaker, Retry] | None:
     """Of the steps that nodes make for themselves; `None` if these are not just the two of `wrappers()`."""
     match [owner for owner in map(_owner, steps) if isinstance(owner, BreakerStep | RetryStep)]:
@@ -125,5 +135,9 @@ def _owner(step: Wrapper) -> object:
     return getattr(step, "__self__", None)
 
 
-def _is_foreign(step: Wrapper) -> bool:
-    return not getattr(step, "__module__", "").startswith("toolfold.")
+_STEPS: Final[tuple[Callable[..., object], ...]] = (
+    withholding, Policy.gate, checked, approval, budget, from_record, remembering, BreakerStep.wrap, RetryStep.wrap,
+    Concurrency.wrap, Learning.wrap,
+)  # fmt: skip
+"""Steps that nodes make for themselves, and those that `_why_not` asks: a new one is refused until it is among them."""
+_KNOWN: Final = frozenset(map(_maker, _STEPS))

@@ -178,11 +178,6 @@ class Hit(NamedTuple):
     score: float
 
 
-class _QueryScores(NamedTuple):
-    scores: dict[int, float]
-    is_answer: bool
-
-
 class Index:
     """The words of many tools, made once for many searches.
 
@@ -236,14 +231,14 @@ class Index:
         query = query[:LONGEST_QUERY].strip()
         if not query:
             return [Hit(entry.spec, 0.0) for entry in self._documents[:limit]]
-        result = self._scores(query)
+        scores, is_answer = self._scores(query)
         near = None
         # Who asks for a name means it, whatever else is near.
         if self._embeddings is not None and query.casefold() not in self._by_name:
             near = self._embeddings.near(query, self._documents, _MOST_FUSED)
-        if not result.is_answer and not (near is not None and near.is_answer):
+        if not is_answer and not (near is not None and near.is_answer):
             return []
-        scores = self._ranked(query, result.scores, limit)
+        scores = self._ranked(query, scores, limit)
         if near is not None:
             scores = fuse_rankings([(self._best(scores, _MOST_FUSED), _WORDS_WEIGHT), (near.order, 1.0)])
         return [Hit(self._documents[at].spec, scores[at]) for at in self._best(scores, limit)]
@@ -256,7 +251,7 @@ class Index:
 
     def domains_near(self, query: str) -> list[str]:
         """Domains of the tools that come nearest, for a question that none of them answers."""
-        scores = self._scores(query[:LONGEST_QUERY]).scores
+        scores, _ = self._scores(query[:LONGEST_QUERY])
         near = (self._documents[at].spec.domain for at in self._best(scores, _MOST_FUSED))
         return list(dict.fromkeys(domain for domain in near if domain))[:_MOST_DOMAINS]
 
@@ -293,7 +288,7 @@ class Index:
     def _lift_best_of_each(self, parts: Sequence[str], ranked: dict[int, float]) -> None:
         """Gives the best tool of each sentence a place: several wishes in one question have a tool each."""
         best: dict[int, float] = {}
-        for scores in (self._scores(part).scores for part in parts):
+        for scores, _ in map(self._scores, parts):
             near = {at: scores[at] + 0.3 * score for at, score in ranked.items() if at in scores}
             if near:
                 at = max(near, key=lambda at: (near[at], -at))
@@ -303,7 +298,7 @@ class Index:
         for rank, at in enumerate(sorted(best, key=best.__getitem__), 1):
             ranked[at] = max(ranked[at], place * (1 + rank / 1000))
 
-    def _scores(self, query: str) -> _QueryScores:
+    def _scores(self, query: str) -> tuple[dict[int, float], bool]:
         """What each tool is worth for a question, and whether any of them is an answer."""
         weights = query_weights(query)
         scores: dict[int, float] = {}
@@ -319,7 +314,7 @@ class Index:
         is_answer = self._is_answered(scores, matches, most, own)
         for words in argument_words(query):
             self._words.add_value(words, scores)
-        return _QueryScores(scores, is_answer)
+        return scores, is_answer
 
     def _is_answered(
         self, scores: Mapping[int, float], matches: Sequence[Sequence[WordMatch]], most: float, own: int

@@ -403,13 +403,9 @@ class Vocabulary:
         if word in self._entries:
             matches.append(WordMatch(word, 1.0, 1.0))
         elif len(word) >= _SHORTEST_MISSPELT:
-            near = {
-                candidate
-                for part in _shortened(word)
-                for candidate in self._slips.get(part, ())
-                if candidate[0] == word[0]
-            }
-            matches += [WordMatch(candidate, _MISSPELT_WEIGHT / len(near), 1.0) for candidate in sorted(near)]
+            candidates = {candidate for part in _shortened(word) for candidate in self._slips.get(part, ())}
+            near = sorted(candidate for candidate in candidates if candidate[0] == word[0])
+            matches += [WordMatch(candidate, _MISSPELT_WEIGHT / len(near), 1.0) for candidate in near]
         related = dict.fromkeys(sorted(SYNONYMS.get(word, ())), _SYNONYM_WEIGHT)
         if len(word) >= _SHORTEST_OF_A_FAMILY:
             related |= dict.fromkeys(self._families.get(family(word), ()), _FAMILY_WEIGHT)
@@ -425,6 +421,12 @@ class Vocabulary:
 
     def add(self, words: Sequence[WordMatch], weight: float, scores: dict[int, float]) -> None:
         """One word of a question; where several stand for it, the one that is worth most in a tool."""
+        if len(words) == 1:  # as most are: without a table of its own
+            tools, shares = self._entries[words[0].word]
+            worth = weight * words[0].certainty * self.rarity(words[0].word)
+            for at, share in zip(tools, shares, strict=True):
+                scores[at] = scores.get(at, 0.0) + share * worth
+            return
         for at, score in self._best((match.word, weight * match.certainty) for match in words).items():
             scores[at] = scores.get(at, 0.0) + score
 
@@ -440,9 +442,6 @@ class Vocabulary:
         for word, weight in words:
             tools, shares = self._entries.get(word, ((), ()))
             worth = weight * self.rarity(word)
-            if not best:
-                best = {at: share * worth for at, share in zip(tools, shares, strict=True)}
-                continue
             for at, share in zip(tools, shares, strict=True):
                 if share * worth > best.get(at, 0.0):
                     best[at] = share * worth
@@ -471,12 +470,12 @@ class Vocabulary:
 def _entries(documents: Sequence[ToolDocument]) -> _Entries:
     """The tools that have a word, and how much it stands out in each."""
     fields = [(document.name, document.text, document.arguments) for document in documents]
-    lengths = [_average([field.total() for field in column]) for column in zip(*fields, strict=True)]
+    lengths = [max(1.0, sum(field.total() for field in column) / len(column)) for column in zip(*fields, strict=True)]
     entries: _Entries = {}
     for at, columns in enumerate(fields):
         shares: dict[str, float] = {}
         for field, weight, length in zip(columns, (_NAME_WEIGHT, 1.0, _ARGUMENT_WEIGHT), lengths, strict=True):
-            normal = weight / _normal(field.total(), length)
+            normal = weight / (1 - _LENGTH_MATTERS + _LENGTH_MATTERS * field.total() / length)
             for word, count in field.items():
                 shares[word] = shares.get(word, 0.0) + count * normal
         for word, share in shares.items():
@@ -486,14 +485,6 @@ def _entries(documents: Sequence[ToolDocument]) -> _Entries:
             tools.append(at)
             scores.append(share * (_SATURATION + 1) / (share + _SATURATION))
     return entries
-
-
-def _normal(length: int, average: float) -> float:
-    return 1 - _LENGTH_MATTERS + _LENGTH_MATTERS * length / average
-
-
-def _average(lengths: list[int]) -> float:
-    return max(1.0, sum(lengths) / max(1, len(lengths)))
 
 
 def _shortened(word: str) -> set[str]:
