@@ -236,12 +236,15 @@ def _await(walk: Walk, node: ast.Await, scope: Scope, guard: Guard) -> None:
 
 def _attribute(walk: Walk, node: ast.Attribute, scope: Scope, guard: Guard) -> None:
     value = node.value
-    (walk.names.attributes if node.ctx.__class__ is ast.Load else walk.names.set_attributes).add(node.attr)
-    if value.__class__ is ast.Name and node.ctx.__class__ is ast.Load:
-        walk.names.attribute_uses.append(NodeUse(node, scope, guard))
-    if node.attr in _DYNAMIC_ATTRIBUTES or (
-        node.ctx.__class__ is not ast.Load and value.__class__ is ast.Name and last_name(value) == "tools"
-    ):
+    if node.ctx.__class__ is ast.Load:
+        use = NodeUse(node, scope, guard)
+        walk.names.attributes.setdefault(node.attr, []).append(use)
+        if value.__class__ is ast.Name:
+            walk.names.attribute_uses.append(use)
+    else:
+        walk.names.set_attributes.add(node.attr)
+        walk.names.is_dynamic = walk.names.is_dynamic or (isinstance(value, ast.Name) and value.id == "tools")
+    if node.attr in _DYNAMIC_ATTRIBUTES:
         walk.names.is_dynamic = True
     if node.attr not in COROUTINE_ATTRIBUTES and not node.attr.startswith(("_", "cr_")):
         walk.values.spoiled.add(value)

@@ -126,12 +126,12 @@ class NameFacts:
     """Names of all that are defined, wherever."""
     coroutines: set[str] = field(default_factory=set)
     """Those of them that are defined with `async`."""
-    attributes: set[str] = field(default_factory=set)
-    """Every attribute that is read."""
+    attributes: dict[str, list[NodeUse]] = field(default_factory=dict)
+    """Reads of each attribute."""
     set_attributes: set[str] = field(default_factory=set)
     """Every attribute that is given a value."""
     attribute_uses: list[NodeUse] = field(default_factory=list)
-    """Attributes of plain names."""
+    """Reads of attributes of plain names."""
     modules: set[str] = field(default_factory=set)
     """First parts of imported modules."""
     is_dynamic: bool = False

@@ -161,10 +161,11 @@ class Bindings:
             return False
         if method not in self._method_reads:
             self._method_reads[method] = False  # while it is looked for: a method that only itself asks for is not used
+            uses = self._reader.names.attributes[method]
             if not self._is_ambiguous(method):
-                nodes = (node for node in ast.walk(self._tree) if isinstance(node, ast.Attribute))
-                matches = [node for node in nodes if node.attr == method]
-                self._method_reads[method] = len(matches) > _FEW or any(map(self._is_reachable, matches))
+                self._method_reads[method] = len(uses) > _FEW or any(
+                    self._is_alive(use.scope) and not self._may_be_passed(use) for use in uses
+                )
         return self._method_reads[method]
 
     def _is_ambiguous(self, method: str) -> bool:
@@ -172,23 +173,6 @@ class Bindings:
         classes = (node for node in ast.walk(self._tree) if isinstance(node, ast.ClassDef))
         names = [getattr(statement, "name", "") for node in classes for statement in node.body]
         return names.count(method) > 1
-
-    def _is_reachable(self, node: ast.AST) -> bool:
-        path = [*(_path_to(node, self._tree.body) or []), node]
-        starts = [index for index, ancestor in enumerate(path) if isinstance(ancestor, Function)]
-        if starts and any(_is_branch(ancestor, inner) for ancestor, inner in pairwise(path[starts[0] :])):
-            return False
-        return all(self._is_living(path[index], path[:index]) for index in starts)
-
-    def _is_living(self, function: ast.AST, path: list[ast.AST]) -> bool:
-        """Whether anyone calls a function that stands inside of `path`, by its name or as a method."""
-        assert isinstance(function, Function)
-        if any(map(_is_use, function.decorator_list)):
-            return True
-        outer = [node for node in path if isinstance(node, ast.ClassDef | Function)]
-        if outer and isinstance(outer[-1], ast.ClassDef):
-            return function.name in _CALLED_FOR_CERTAIN or self._is_method_read(function.name)
-        return bool(outer) or self._is_reached(function.name, self._reader.root)
 
     def _may_be_passed(self, use: NodeUse) -> bool:
         """Whether its function can run without coming to a use: one on a branch may be wrong for ever."""
