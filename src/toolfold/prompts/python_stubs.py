@@ -267,10 +267,7 @@ def prompt_text(specs: Iterable[ToolSpec], *, budget_characters: int | None = No
 def module_text(specs: Sequence[ToolSpec], *, body: Body | None = None, imports: str = "") -> str:
     """One module with these tools as functions.
 
-    Args:
-        specs: The tools.
-        body: Writes the body of each function; without it, calling one raises `NotImplementedError`.
-        imports: Import statements that the bodies need.
+    `body` writes the body of each, and `imports` has what these need; without it, a call raises `NotImplementedError`.
     """
     types = Types()
     # First all names: no record may be called like a function.

@@ -13,7 +13,7 @@ import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Final, Generic, NamedTuple, TypeAlias, TypeVar
+from typing import Final, Generic, TypeAlias, TypeVar
 from urllib.parse import unquote
 
 from toolfold.models import Json
@@ -280,7 +280,7 @@ class Types(SchemaReader[Union]):
     def _record(self, schema: Mapping[str, Json], keys: Mapping[str, Json], at: Location) -> str:
         title = schema.get("title")
         has_title = at.pointer is None and isinstance(title, str) and _TITLE.fullmatch(title) is not None
-        preferred_name: str = title if has_title and isinstance(title, str) else at.name
+        preferred_name = str(title) if has_title else at.name
         name = self._free_name(preferred_name)
         # Before its fields, for one of them may refer to it.
         if at.pointer is not None:
@@ -288,10 +288,10 @@ class Types(SchemaReader[Union]):
         before = len(self.declarations)
         self.declarations[name] = ""
         required = texts_in(schema.get("required"))
-        fields = [
-            Field(key, expression(self.read(subschema, _within(at, key))), key in required, note_on(subschema))
-            for key, subschema in keys.items()
-        ]
+        fields: dict[str, tuple[str, str]] = {}
+        for key, subschema in keys.items():
+            text = expression(self.read(subschema, _within(at, key)))
+            fields[key] = (text if key in required else f"NotRequired[{text}]", note_on(subschema))
         note = "further keys are allowed" if schema.get("additionalProperties") not in (None, False) else ""
         self.declarations[name] = record_source(name, fields, note)
         is_shared = has_title or at.pointer is not None
@@ -453,21 +453,17 @@ def merge_schemas(first: Mapping[str, Json], second: Mapping[str, Json]) -> dict
     """Both at once; where they contradict each other, the second."""
     both = {**first, **second}
     if isinstance(first.get("properties"), Mapping) and isinstance(second.get("properties"), Mapping):
-        both["properties"] = _merge_properties(first["properties"], second["properties"])
+        both["properties"] = {**first["properties"], **second["properties"]}
+        for name in first["properties"].keys() & second["properties"].keys():
+            left, right = first["properties"][name], second["properties"][name]
+            if isinstance(left, Mapping) and isinstance(right, Mapping) and "$ref" not in left:
+                both["properties"][name] = {**left, **right}
     if isinstance(first.get("required"), list) and isinstance(second.get("required"), list):
         both["required"] = [*first["required"], *second["required"]]
     for word in ("anyOf", "oneOf"):
         # Two choices at once have no simple type; the first is as good as the second.
         if word in first and word in second:
             both[word] = first[word]
-    return both
-
-
-def _merge_properties(first: Mapping[str, Json], second: Mapping[str, Json]) -> dict[str, Json]:
-    both = {**first, **second}
-    for name in first.keys() & second.keys():
-        if isinstance(first[name], Mapping) and isinstance(second[name], Mapping) and "$ref" not in first[name]:
-            both[name] = {**first[name], **second[name]}
     return both
 
 
@@ -481,21 +477,12 @@ TYPE_NAMES: Final = frozenset({"str", "bytes", "int", "float", "bool", "list", "
 """Names that expressions are made of; nothing else may be called so where they are read."""
 
 
-class Field(NamedTuple):
-    """One key of a record."""
-
-    key: str
-    type: str
-    is_required: bool
-    note: str = ""
-
-
-def record_source(name: str, fields: Sequence[Field], note: str = "") -> str:
-    """A class if every key can be a field of one, else the call that takes any key."""
-    if all(_can_be_a_field(field.key) for field in fields):
-        lines = [f"    {field.key}: {_type(field)}{_comment(field.note)}" for field in fields]
+def record_source(name: str, fields: Mapping[str, tuple[str, str]], note: str = "") -> str:
+    """A class if every key can be a field of one, else the call that takes any key; a field is a type and a note."""
+    if all(map(_can_be_a_field, fields)):
+        lines = [f"    {key}: {type_text}{_comment(words)}" for key, (type_text, words) in fields.items()]
         return "\n".join([f"class {name}(TypedDict):{_comment(note)}", *lines])
-    lines = [f"    {field.key!r}: {_type(field)!r},{_comment(field.note)}" for field in fields]
+    lines = [f"    {key!r}: {type_text!r},{_comment(words)}" for key, (type_text, words) in fields.items()]
     return "\n".join([f'{name} = TypedDict("{name}", {{{_comment(note)}', *lines, "})"])
 
 
@@ -503,10 +490,6 @@ def _can_be_a_field(key: str) -> bool:
     # A class mangles `__x`; a field named like a type, ours are capitalised, hides it from the next.
     is_name = key.isascii() and key.isidentifier() and not keyword.iskeyword(key)
     return is_name and not key.startswith("__") and key not in TYPE_NAMES and not key[0].isupper()
-
-
-def _type(field: Field) -> str:
-    return field.type if field.is_required else f"NotRequired[{field.type}]"
 
 
 def _comment(note: str) -> str:

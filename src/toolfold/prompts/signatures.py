@@ -213,12 +213,7 @@ class ToolLine:
 
 
 def line_of(spec: ToolSpec, learned: Mapping[str, Json] | None = None) -> ToolLine:
-    """Read a tool.
-
-    Args:
-        spec: The tool.
-        learned: The schema of the replies seen so far; counts only where the tool declares none.
-    """
+    """Read a tool; `learned`, the schema of the replies seen so far, counts only where the tool declares none."""
     output = spec.output_schema if spec.output_schema is not None else learned
     arguments, returns = _shapes(spec, output)
     return ToolLine(
@@ -326,14 +321,7 @@ _BOUNDS: Final = {
 
 
 def note_on_argument(known: str, name: str, schema: Json, *, has_default: bool) -> str:
-    """The description without what the reader knows already, and the limits; empty if nothing is left.
-
-    Args:
-        known: Name and first sentence of the tool, whose words need not be said again.
-        name: Of the argument.
-        schema: Of the argument.
-        has_default: The signature has its default.
-    """
+    """Words on an argument that are neither `known` nor its default, and its limits; empty if there are none."""
     if not isinstance(schema, Mapping):
         return ""
     text = _OPTIONAL.sub("", note_on(schema, _LONGEST_NOTE)).strip()

@@ -103,13 +103,12 @@ class Catalog:
         Raises:
             UsageError: the table has a tool that is not here, or two tools come to one name.
         """
-        if callable(names):
-            return Catalog(with_name(tool, names(name)) for name, tool in self._originals.items())
-        for name in names:
+        for name in () if callable(names) else names:
             if name not in self:
                 near = self.nearest(name)
                 raise UsageError(f"no tool {name!r} to rename" + (f"; did you mean {near!r}?" if near else ""))
-        return Catalog(with_name(tool, names.get(name, name)) for name, tool in self._originals.items())
+        rename = names if callable(names) else lambda name: names.get(name, name)
+        return Catalog(with_name(tool, rename(name)) for name, tool in self._originals.items())
 
     def prefixed(self, prefix: str) -> Catalog:
         """With this before each name."""
@@ -137,16 +136,16 @@ class Catalog:
             aliases.update(spec.aliases)
         self._settle(bases, aliases)
 
-    def _settle(self, bases: set[str], aliases: set[str]) -> None:
+    def _settle(self, bases: set[str], new_aliases: set[str]) -> None:
         """Give the names of these groups, and the owners of these aliases, their final spec."""
-        identifiers = {
-            name: identifier for base in bases for name, identifier in settle_identifiers(base, self._groups).items()
-        }
+        identifiers: dict[str, str] = {}
+        for base in bases:
+            identifiers |= settle_identifiers(base, self._groups)
         for name in identifiers.keys() & self._tools.keys():
             del self._names[self._tools[name].spec.python_name]
         self._names.update({identifier: name for name, identifier in identifiers.items()})
-        aliases = aliases | (self._aliased.keys() & identifiers.values())
-        changed = [*identifiers, *(name for alias in aliases for name in self._aliased[alias])]
+        changed_aliases = new_aliases | (self._aliased.keys() & identifiers.values())
+        changed = [*identifiers, *(name for alias in changed_aliases for name in self._aliased[alias])]
         # A tool new here takes its place in the order given, not the order of the sets above.
         for name in [
             *(name for name in changed if name in self._tools),
@@ -154,8 +153,10 @@ class Catalog:
         ]:
             original = self._originals[name]
             identifier = identifiers.get(name) or self._tools[name].spec.python_name
-            clear_aliases = tuple(alias for alias in original.spec.aliases if self._is_clear(alias))
-            self._tools[name] = _renamed(original, identifier, clear_aliases)
+            aliases = tuple(alias for alias in original.spec.aliases if self._is_clear(alias))
+            is_same = (identifier, aliases) == (original.spec.python_name, original.spec.aliases)
+            spec = original.spec if is_same else replace(original.spec, python_name=identifier, aliases=aliases)
+            self._tools[name] = original if is_same else replace(original, spec=spec)
 
     def _is_clear(self, alias: str) -> bool:
         """Whether an alias means one tool only and hides no identifier."""
@@ -166,9 +167,3 @@ def _same_places(name: str, other: str) -> int:
     """How many letters two names have in the same places, counted from the start and from the end."""
     count: int = sum(map(eq, name, other)) + sum(map(eq, reversed(name), reversed(other)))
     return count
-
-
-def _renamed(tool: Tool, identifier: str, aliases: tuple[str, ...]) -> Tool:
-    if (identifier, aliases) == (tool.spec.python_name, tool.spec.aliases):
-        return tool
-    return replace(tool, spec=replace(tool.spec, python_name=identifier, aliases=aliases))

@@ -181,13 +181,13 @@ class Learning:
                 self._add(tenant, msgspec.structs.replace(lesson, seen=reply_shapes.shape_of_reply(value)))
 
     def _add(self, tenant: str, lesson: Lesson) -> None:
-        tenant_lessons = self._lessons_of(tenant)
-        if not tenant_lessons.is_read:
-            if len(tenant_lessons.waiting) < MOST_TOOLS:
-                tenant_lessons.waiting.append(lesson)
-            self._begin_to_read(tenant, tenant_lessons)
+        known = self._lessons_of(tenant)
+        if not known.is_read:
+            if len(known.waiting) < MOST_TOOLS:
+                known.waiting.append(lesson)
+            self._begin_to_read(tenant, known)
             return
-        tenant_lessons.add(lesson)
+        known.add(lesson)
         if self._store is not None:
             with suppress(ToolfoldError):  # a ledger that cannot be written says so itself
                 self._store.learn(tenant, lesson)

@@ -13,6 +13,7 @@ from itertools import islice
 from typing import Final, Literal, TypeAlias
 
 import msgspec
+from msgspec.structs import replace
 
 from toolfold.models import Json, Media, Value
 
@@ -87,9 +88,8 @@ def shape_of_reply(value: Value) -> ReplyShape:
 
 def merge_reply_shapes(first: ReplyShape, second: ReplyShape) -> ReplyShape:
     """What was seen in the replies of both."""
-    return ReplyShape(
-        _bounded(_ShapeMerger(is_same_reply=False).shapes(first.shape, second.shape)), first.replies + second.replies
-    )
+    shape = _ShapeMerger(is_same_reply=False).shapes(first.shape, second.shape)
+    return ReplyShape(_bounded(shape), first.replies + second.replies)
 
 
 def schema_of(reply_shape: ReplyShape, *, is_closed: bool = False) -> dict[str, Json] | None:
@@ -148,16 +148,14 @@ class _ShapeMerger:
     def shapes(self, first: ValueShape, second: ValueShape) -> ValueShape:
         items = first.items or second.items
         if first.items is not None and second.items is not None:
-            items = self._items(first.items, second.items)
+            shape = self.shapes(first.items.shape, second.items.shape)
+            shortest = min(first.items.shortest, second.items.shortest)
+            items = ListShape(shape, shortest, max(first.items.longest, second.items.longest))
         record = first.record or second.record
         if first.record is not None and second.record is not None:
             record = self._records(first.record, second.record)
         kinds = first.kinds if first.kinds == second.kinds else tuple(sorted({*first.kinds, *second.kinds}))
         return ValueShape(kinds, items, record)
-
-    def _items(self, first: ListShape, second: ListShape) -> ListShape:
-        shape = self.shapes(first.shape, second.shape)
-        return ListShape(shape, min(first.shortest, second.shortest), max(first.longest, second.longest))
 
     def _records(self, first: ObjectShape, second: ObjectShape) -> ObjectShape:
         keys = dict(first.keys)
@@ -198,11 +196,10 @@ def _cut(shape: ValueShape, depth: int) -> ValueShape:
         return ValueShape(kinds=("any",))
     items, record = shape.items, shape.record
     if items is not None:
-        items = ListShape(_cut(items.shape, depth - 1), items.shortest, items.longest)
+        items = replace(items, shape=_cut(items.shape, depth - 1))
     if record is not None:
-        keys = {name: KeyShape(_cut(key.shape, depth - 1), key.count, key.replies) for name, key in record.keys.items()}
-        other_shape = None if record.others is None else _cut(record.others, depth - 1)
-        record = ObjectShape(record.count, keys, other_shape, record.is_mapping)
+        keys = {name: replace(key, shape=_cut(key.shape, depth - 1)) for name, key in record.keys.items()}
+        record = replace(record, keys=keys, others=record.others and _cut(record.others, depth - 1))
     return ValueShape(shape.kinds, items, record)
 
 

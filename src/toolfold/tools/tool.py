@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 # `allowed_callers` as others spell it. Knows words only; the router enforces them.
 
 _CODE: Final = re.compile(r"code|programmatic|code_execution(_\d{8})?")
+_TAKES: Final = "it takes direct, code, both, programmatic or code_execution_20250825"
 
 
 def parse_allowed_callers(value: object, *, default: AllowedCallers = "both") -> AllowedCallers:
@@ -44,21 +45,15 @@ def parse_allowed_callers(value: object, *, default: AllowedCallers = "both") ->
     words = [value] if isinstance(value, str) else value
     if not isinstance(words, Sequence) or isinstance(words, bytes) or not words:
         raise UsageError(f"allowed_callers must be a word or a list of words, got {value!r}; {_TAKES}")
-    callers = {caller for word in words for caller in _callers(word)}
-    return "both" if len(callers) == 2 else callers.pop()
-
-
-_TAKES: Final = "it takes direct, code, both, programmatic or code_execution_20250825"
-
-
-def _callers(word: object) -> tuple[AllowedCallers, ...]:
-    if word == "both":
-        return ("direct", "code")
-    if word == "direct":
-        return ("direct",)
-    if isinstance(word, str) and _CODE.fullmatch(word):
-        return ("code",)
-    raise UsageError(f"allowed_callers has no {word!r}; {_TAKES}")
+    callers: set[AllowedCallers] = set()
+    for word in words:
+        if word in ("both", "direct"):
+            callers.add(word)
+        elif isinstance(word, str) and _CODE.fullmatch(word):
+            callers.add("code")
+        else:
+            raise UsageError(f"allowed_callers has no {word!r}; {_TAKES}")
+    return callers.pop() if len(callers) == 1 else "both"
 
 
 # ----------------------------------------------------------------------------------------------------

@@ -150,21 +150,14 @@ _FILLS = frozenset({"add", "append", "extend", "insert", "setdefault", "update"}
 
 
 def tools_behind(text: str, line: int, specs: Mapping[str, ToolSpec], *, at: str = "") -> tuple[str, ...]:
-    """Names of tools, the nearest first.
+    """Names of tools behind a line that failed, the nearest first.
 
-    Args:
-        text: The program.
-        line: Where it failed.
-        specs: Tools by each name that programs call them by.
-        at: The key or attribute that was missing, where it is known.
+    `specs` has the tools by each name that programs call them by; `at` is the missing key or attribute, where known.
     """
     try:
         tree = ast.parse(text)
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return ()
-    try:
         return tuple(dict.fromkeys(_Origins(tree, specs).behind(_suspects(tree, line, at))))
-    except RecursionError:
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
         return ()
 
 
