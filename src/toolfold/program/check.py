@@ -168,7 +168,7 @@ _IMPORTED_BY: Final = {
     "read_excel": "openpyxl", "to_excel": "openpyxl", "ExcelFile": "openpyxl", "ExcelWriter": "openpyxl",
     "to_markdown": "tabulate", "read_hdf": "tables", "to_hdf": "tables", "to_latex": "jinja2", "style": "jinja2",
 }  # fmt: skip
-"""What pandas imports when one of its functions is used."""
+"""Modules that pandas functions import when they are called."""
 _BY_NAME: Final = re.compile(r"\b(?:import_module|__import__|find_spec|exec|eval|compile|run_path|run_module)\b")
 """Programs with one of these may import a module of which there is only the name, in a text."""
 

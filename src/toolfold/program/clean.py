@@ -110,9 +110,9 @@ class CleanedText(NamedTuple):
 
     text: str
     notes: tuple[str, ...]
-    """What was left out or read otherwise, for the hints of its outcome."""
+    """Changes that were made to the text, for the hints of its outcome."""
     packages: tuple[tuple[str, int], ...] = ()
-    """What it wants to have installed, and the line that says so."""
+    """Packages that it asks to install, each with its line."""
 
 
 def unwrap_json(text: str) -> CleanedText | None:
@@ -140,7 +140,7 @@ def _is_long(program: str) -> bool:
 
 
 def _arguments(document: dict[str, Any]) -> dict[str, Any]:
-    """Those of a call, which may be text themselves; else the object as it is."""
+    """Arguments of a call, which may be JSON text themselves; else the object as it is."""
     for key in _CALL_KEYS:
         inner = document.get(key)
         if inner is not None and document.keys() <= {key, *_CALL_SIDE_KEYS}:
@@ -197,7 +197,7 @@ def spans(text: str, *, has_escaped_lines: bool = False) -> Iterator[Span]:
 
 
 def _literal(text: str, quote: str, after: int, has_escaped_lines: bool) -> tuple[Kind, int]:
-    """What a quote or `#` begins, and where that ends."""
+    """Kind and end of what a quote or `#` begins."""
     if quote == "#":
         comment = (_ESCAPED_COMMENT if has_escaped_lines else _COMMENT).match(text, after)
         return "comment", comment.end() if comment else len(text)
@@ -345,7 +345,7 @@ def is_typed_in_ipython(text: str) -> bool:
 
 
 def without_prompts(text: str) -> CleanedText | TextRefusal | None:
-    """What was typed at the prompts of an interactive session, without what it answered."""
+    """Input of an interactive session, without its prompts and output."""
     if _FIRST_PROMPT.match(text) is None:
         return None
     lines, has_output = [], False
@@ -394,7 +394,7 @@ def without_notebook_lines(text: str) -> CleanedText | TextRefusal | None:
 
 
 def _replace_line(match: re.Match[str], line: int) -> tuple[str, tuple[str, ...]] | TextRefusal:
-    """What a notebook line becomes, and the packages that it asks for."""
+    """Replacement of a notebook line, and the packages that it asks for."""
     sign, rest = match.group(2), match.group(3)
     if sign == "%%":
         message = f"'%%{rest[:20].strip()}' makes its cell something else than Python; send a Python program"

@@ -128,7 +128,7 @@ class ToolIndex:
 
     def __init__(self, tools: Sequence[ToolSpec]) -> None:
         self.modules: dict[str, dict[str, ToolSpec]] = {"tools": {}}
-        """What each importable module holds: `tools`, `tools.<domain>`."""
+        """Members of each importable module: `tools`, `tools.<domain>`."""
         self._signatures: dict[str, InputSignature] = {}
         flat = self.modules["tools"]
         for tool in tools:
@@ -142,12 +142,11 @@ class ToolIndex:
         self.hyphenated: Mapping[str, ToolSpec] = {tool.name: tool for tool in tools if "-" in tool.name}
         """Tools whose own name is a subtraction to Python."""
         self.names: Mapping[str, ToolSpec] = {name: tool for name, tool in flat.items() if name not in RESERVED}
-        """What can be called without a module in front."""
+        """Tools that can be called without a module prefix."""
         self.hidden: Mapping[str, ToolSpec] = {name: flat[name] for name in flat.keys() & RESERVED}
         """Tools by a name that without a module in front is Python's or the guest's own."""
 
     def signature(self, tool: ToolSpec) -> InputSignature:
-        """What the tool's schema says of its arguments."""
         signature = self._signatures.get(tool.python_name)
         if signature is None:
             signature = self._signatures[tool.python_name] = InputSignature(tool)

@@ -29,7 +29,7 @@ _TAME_LOOPS: Final = 64
 _PLAIN_CHARACTERS: Final = 2000
 """Fewer than can be nested too deeply for the compiler."""
 _PLAIN_LOOPS: Final = 16
-"""Of 20 blocks that may be nested."""
+"""CPython allows 20 nested blocks."""
 _PLAIN: Final = frozenset(
     {
         ast.Assert, ast.Assign, ast.Attribute, ast.AugAssign, ast.Await, ast.BinOp, ast.BoolOp, ast.Call, ast.Compare,
@@ -81,7 +81,7 @@ def parse(text: str, limits: Limits) -> ast.Module | Problem:
 
 
 def _compiled(source: str | ast.Module, text: str, flags: int) -> object:
-    """What Python makes of a program's text or tree, or its `Problem`."""
+    """Result of `compile` for a program's text or tree, or its `Problem`."""
     try:
         return compile(source, FILENAME, "exec", flags, dont_inherit=True)
     except SyntaxError as error:
@@ -188,9 +188,9 @@ class ParsedProgram(NamedTuple):
     text: str
     tree: ast.Module
     notes: tuple[str, ...] = ()
-    """What was left out around it or read otherwise."""
+    """Changes that were made to the text."""
     packages: tuple[tuple[str, int], ...] = ()
-    """What it wants to have installed, and the line that says so."""
+    """Packages that it asks to install, each with its line."""
 
 
 def program_in(text: str, limits: Limits) -> ParsedProgram | Problem:

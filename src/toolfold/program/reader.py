@@ -357,7 +357,7 @@ USE_HANDLERS: Final[dict[type[ast.AST], Handler]] = {
 
 
 class ProgramReader(Walk):
-    """What there is to know about a program before it is judged."""
+    """Facts about a program before it is judged."""
 
     def __init__(self, tree: ast.Module) -> None:
         super().__init__(tree)

@@ -16,7 +16,7 @@ OPAQUE: Final = ""
 
 
 class Kind(Enum):
-    """What opens a scope."""
+    """Kind of block that opens a scope."""
 
     MODULE = "module"
     FUNCTION = "function"
@@ -45,11 +45,11 @@ class Scope:
     first: dict[str, int] = field(default_factory=dict)
     """The first line that binds each name; 0 for a parameter."""
     functions: dict[str, ast.FunctionDef | ast.AsyncFunctionDef] = field(default_factory=dict)
-    """Those defined right here."""
+    """Functions defined directly in this scope."""
     values: dict[str, ast.expr] = field(default_factory=dict)
-    """What a plain assignment gives a name; it may have others, see `rebound`."""
+    """Value of each name by a plain assignment; it may have others, see `rebound`."""
     loops: dict[str, ast.expr] = field(default_factory=dict)
-    """What a plain loop takes a name's values from."""
+    """Iterable of each name that a plain loop binds."""
     declarations: dict[str, bool] = field(default_factory=dict)
     """Names declared `global` (true) or `nonlocal` (false)."""
 
@@ -118,14 +118,14 @@ def position_of(use: NodeUse) -> tuple[int, int]:
 
 @dataclass(slots=True)
 class NameFacts:
-    """What is defined, imported and read, by name."""
+    """Names that are defined, imported and read."""
 
     loads: dict[str, list[NodeUse]] = field(default_factory=dict)
     """Uses of each name."""
     functions: set[str] = field(default_factory=set)
-    """Names of all that are defined, wherever."""
+    """Names of all functions."""
     coroutines: set[str] = field(default_factory=set)
-    """Those of them that are defined with `async`."""
+    """Names of all functions defined with `async`."""
     attributes: dict[str, list[NodeUse]] = field(default_factory=dict)
     """Reads of each attribute."""
     set_attributes: set[str] = field(default_factory=set)
@@ -142,7 +142,7 @@ class NameFacts:
 
 @dataclass(slots=True)
 class ValueFacts:
-    """What is done with values."""
+    """Uses of values."""
 
     awaited: set[ast.expr] = field(default_factory=set)
     spoiled: set[ast.expr] = field(default_factory=set)
@@ -158,10 +158,10 @@ class ValueFacts:
 
 @dataclass(slots=True)
 class ShapeFacts:
-    """What decides whether CPython can compile the tree at a price that is known."""
+    """Facts that decide whether CPython can compile the tree at a known cost."""
 
     kinds: set[type[ast.AST]] = field(default_factory=set)
-    """Of all nodes that were looked at."""
+    """Types of all visited nodes."""
     top_level_returns: list[ast.Return] = field(default_factory=list)
     tries_with_finally: list[ast.Try] = field(default_factory=list)
     captures: int = 0
@@ -241,12 +241,12 @@ _DYNAMIC_NAMES: Final = frozenset(
     {"__builtins__", "__import__", "eval", "exec", "global_enum", "globals", "locals", "setattr", "vars"}
 )  # fmt: skip
 _SYMPY_BINDERS: Final = frozenset({"var", "vring", "vfield", "vfree_group", "init_session"})
-"""What binds names where it is called: `var('x')`, then `x`."""
+"""Functions that bind names for their caller: `var('x')`, then `x`."""
 _DYNAMIC_MODULES: Final = frozenset({"__main__", "builtins", "importlib"})
 
 
 def settle(walk: Walk) -> None:
-    """What only the whole tree tells."""
+    """Derive the facts that need the whole tree."""
     for scope in walk.declaring:
         scope.settle_declared()
     names = walk.names

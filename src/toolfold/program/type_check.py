@@ -47,20 +47,20 @@ _MUTATORS: Final = frozenset(
         "setitem",
     }
 )
-"""What puts something new into what is already there."""
+"""Methods and functions that change a container or object."""
 _DEEPEST: Final = 20
 
 
 class Certainty:
-    """What the program does that a checker cannot follow, and which of its expressions that leaves sure."""
+    """Facts that a type checker cannot follow, and the expressions whose type is certain despite them."""
 
     def __init__(self, tree: ast.Module) -> None:
         self.guarded_lines: set[int] = set()
         """Where an error may be expected: in a `try` with handlers, or in a `with`, which may suppress it."""
         self.asks_for_attributes = False
-        """It looks first whether a value has them."""
+        """It tests for attributes before it uses them."""
         self._puts_things_in = False
-        """What it reads from a list, a dict or an object may have been put there under another name."""
+        """Contents of a list, a dict or an object may have been changed through another name."""
         self._bindings: dict[str, list[ast.expr | None]] = {}
         """The values of each name; `None` for one that cannot be seen."""
         for node in ast.walk(tree):
@@ -131,7 +131,7 @@ def _is_range(source: ast.expr) -> bool:
 
 
 MAX_CHARACTERS: Final = 32 * 1024
-"""Of a text that is worth the time."""
+"""Longest text that is worth the time."""
 
 # The first line is wrong on purpose, and always reached: a text that fails the check does not run.
 _NEVER_RUNS: Final = "__toolfold__: int = ''\n"
@@ -153,7 +153,7 @@ _EXAMPLES: Final[Mapping[str, ast.expr]] = {
     "null": ast.Constant(None), "array": ast.List([]), "object": ast.Dict([], []),
 }  # fmt: skip
 _READ_AS: Final = {"string": ("integer", "number", "boolean"), "number": ("boolean",), "integer": ("boolean",)}
-"""What a lenient tool may make of a value."""
+"""Types that a lenient tool may convert a value to."""
 _NAMES: Final = sorted(
     {name for kind in (str, int, float, bool, bytes, dict, list, type(None)) for name in dir(kind)}
     | {"kind", "mime", "data", "uri", "name", *dir(Media)}
@@ -174,7 +174,7 @@ _REPLY: Final = "".join(
 
 
 class Diagnostic(NamedTuple):
-    """What a type checker said; lines and columns count from 1, columns in characters."""
+    """A type checker's message; lines and columns count from 1, columns in characters."""
 
     code: str
     message: str
@@ -184,7 +184,7 @@ class Diagnostic(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Question:
-    """What to ask the checker, and how to read its answer."""
+    """A question to the checker, and the meaning of its answer."""
 
     text: str
     _program: str
@@ -267,7 +267,7 @@ class Question:
 
 
 def question(text: str, tools: Sequence[ToolSpec], *, known_names: Collection[str] = ()) -> Question | None:
-    """What to ask of a program that the check let through; `None` where there is nothing to learn.
+    """The question about a program that the check let through; `None` if there is nothing to learn.
 
     `known_names` are those that a session holds from earlier programs.
     """
@@ -324,7 +324,7 @@ def _type(schema: Json, root: Mapping[str, Json]) -> str:
 
 
 def _names(tree: ast.Module, tools: Sequence[ToolSpec], bound: set[str]) -> dict[str, int]:
-    """What the program calls the tools, where nothing else has the same name."""
+    """Tool numbers by the program's names for them, where nothing else has the name."""
     numbers = {name: number for number, tool in enumerate(tools) for name in (tool.python_name, *tool.aliases)}
     names = {name: number for name, number in numbers.items() if name not in bound and name not in RESERVED}
     for node in ast.walk(tree):

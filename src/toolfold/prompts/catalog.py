@@ -33,7 +33,7 @@ HEADER: Final = (
 
 
 class Detail(IntEnum):
-    """How much of a tool is told; each step leaves out more."""
+    """Levels of detail; each step leaves out more."""
 
     WHOLE = 0
     WITHOUT_NOTES = 1
@@ -97,7 +97,7 @@ class PromptCatalog:
         self._names = name_records(lines)
         self._groups = tuple(_groups(lines, self._names))
         self.names = tuple(tool.line.spec.name for group in self._groups for tool in group.tools)
-        """Of the tools, as their sources spell them."""
+        """Names of the tools, as their sources spell them."""
 
     def text(self, details: Mapping[str, Detail] | None = None) -> str:
         """Every tool in its detail, by its name, `WHOLE` unless told; bare names are not in it."""
@@ -113,7 +113,7 @@ class PromptCatalog:
         return "\n".join([*self._definitions(blocks), *blocks])
 
     def _definitions(self, blocks: Sequence[str]) -> list[str]:
-        """Of the names that the text has, or that one of these has."""
+        """Definitions of the record names in the text, and of those that these use."""
         text, definitions = "\n".join(blocks), []
         for record, name in reversed(self._names.items()):
             if name in text:
@@ -202,7 +202,7 @@ def dense_within(
 
 
 def _least_width(spec: ToolSpec) -> int:
-    """Of a signature without any type: reading schemas takes much longer."""
+    """Width of a signature without types: reading schemas takes much longer."""
     return len(function_name(spec)) + len("()\n") + len(properties_of(spec.input_schema)) * len("a: T")
 
 
@@ -251,7 +251,7 @@ def _best(counts: Mapping[Record, int], sizes: dict[Record, int]) -> Record | No
 
 
 def _counts(lines: Iterable[ToolLine], names: Mapping[Record, str]) -> Counter[Record]:
-    """How often each record without a name is written."""
+    """Occurrences of each record without a name."""
     counts: Counter[Record] = Counter()
     for line in lines:
         counts.update(_unnamed(line.arguments, names))
@@ -349,7 +349,7 @@ def names_text(specs: Sequence[ToolSpec], most: int | None = None) -> str:
 
 
 def _prefix(spec: ToolSpec) -> str:
-    """What the names of a server's tools begin with."""
+    """Common prefix of the names of a server's tools."""
     name = function_name(spec)
     if spec.short_name and name.endswith(spec.short_name):
         return name.removesuffix(spec.short_name)

@@ -70,13 +70,13 @@ class Stub:
     name: str
     """The identifier that it is called by."""
     parameters: tuple[Parameter, ...]
-    """Those that must be given first."""
+    """Required ones first."""
     further: str | None
     """The type of arguments that have no name; `None` if there can be none."""
     returns: str
 
     def arguments(self, not_given: str = "...") -> list[str]:
-        """What stands between the brackets of the signature."""
+        """Parts between the parentheses of the signature."""
         parameters = [parameter.source(not_given) for parameter in self.parameters]
         star = ["*", *parameters] if parameters else []
         return star if self.further is None else [*star, f"**{self._further_name()}: {self.further}"]

@@ -84,16 +84,9 @@ def _literal(value: Json) -> Union:
 
 
 def _kind(value: Json) -> Union:
-    match value:
-        case None:
-            return NONE
-        case bool() | int() | float() | str():
-            return (type(value).__name__,)
-        case list():
-            return ("list[Any]",)
-        case Mapping():
-            return ("dict[str, Any]",)
-    return ANY
+    if isinstance(value, bool | int | float | str | None):
+        return NONE if value is None else (type(value).__name__,)
+    return ("list[Any]",) if isinstance(value, list) else ("dict[str, Any]",) if isinstance(value, Mapping) else ANY
 
 
 def _kind_of_literal(member: str) -> str:
@@ -406,7 +399,7 @@ def is_informative(schema: Json) -> bool:
 
 
 def target_of(pointer: str, root: Json) -> Json | None:
-    """What a `$ref` within this document points to; `None` if there is nothing, or it is elsewhere."""
+    """Target of a `$ref` within this document; `None` if there is none, or it is elsewhere."""
     if not pointer.startswith("#"):
         return None
     target = root
@@ -422,7 +415,7 @@ def target_of(pointer: str, root: Json) -> Json | None:
 
 
 def resolve(schema: Json, root: Json) -> Json | None:
-    """What the `$ref`s of a schema lead to in the end; `None` for nothing, a place elsewhere or a circle."""
+    """Final target of a schema's `$ref`s; `None` if there is none, it is elsewhere, or they form a cycle."""
     for _ in range(_MAX_MERGE_DEPTH):
         if not isinstance(schema, Mapping) or "$ref" not in schema:
             return schema
@@ -471,7 +464,7 @@ def merge_schemas(first: Mapping[str, Json], second: Mapping[str, Json]) -> dict
 # `TypedDict`s as Python source.
 
 TYPING_NAMES: Final = ("Any", "Literal", "Never", "NotRequired", "TypedDict")
-"""What type expressions may need from `typing`."""
+"""Names that type expressions may need from `typing`."""
 
 TYPE_NAMES: Final = frozenset({"str", "bytes", "int", "float", "bool", "list", "dict", "tuple", *TYPING_NAMES})
 """Names that expressions are made of; nothing else may be called so where they are read."""

@@ -30,7 +30,7 @@ from toolfold.prompts.wording import one_line, sentences_of
 from toolfold_guest.shared.value_rules import is_text
 
 DEEPEST: Final = 5
-"""How many records stand inside each other; further in, one is a `dict`."""
+"""Maximum nesting of records; deeper ones are a `dict`."""
 _MOST_STEPS: Final = 1000
 _MOST_FIELDS: Final = 40
 _MOST_OPTIONS: Final = 8
@@ -46,7 +46,7 @@ class Record:
 
     fields: tuple[tuple[str, Shape], ...]
     preferred_name: str = field(default="", compare=False)
-    """What to call it, where it is given a name."""
+    """Name for it, where it gets one."""
 
 
 Shape: TypeAlias = tuple[str | Record, ...]
@@ -194,15 +194,15 @@ class ToolLine:
     name: str
     """The identifier that it is called by."""
     arguments: Shape
-    """What stands between the brackets."""
+    """Text between the parentheses."""
     returns: Shape | None
-    """`None`: nobody knows."""
+    """`None` if unknown."""
     is_seen: bool
     """The reply's shape was learned from replies, and not declared."""
     sentences: tuple[str, ...]
-    """Of the description."""
+    """Sentences of the description."""
     notes: tuple[str, ...]
-    """On arguments, and an example."""
+    """Notes on arguments, and an example."""
 
     def signature(self, names: Mapping[Record, str], *, with_returns: bool = True) -> str:
         """The call, and what comes back."""
@@ -228,7 +228,7 @@ def line_of(spec: ToolSpec, learned: Mapping[str, Json] | None = None) -> ToolLi
 
 
 def _shapes(spec: ToolSpec, output: Mapping[str, Json] | None) -> tuple[Shape, Shape | None]:
-    """Of arguments and reply: as deep as the line stays within its length."""
+    """Shapes of arguments and reply, as deep as fits into the line."""
     for depth in _DEPTHS:
         arguments = _arguments(spec, ShapeReader(depth=depth))
         reader = ShapeReader(depth=depth, is_reply=True)
@@ -240,7 +240,7 @@ def _shapes(spec: ToolSpec, output: Mapping[str, Json] | None) -> tuple[Shape, S
 
 
 def _noun(spec: ToolSpec) -> str:
-    """What a tool's reply is called where it needs a name: `graph` for `read_graph`."""
+    """Name for a tool's reply: `graph` for `read_graph`."""
     name = spec.short_name or spec.python_name.rpartition("__")[2]
     return name.partition("_")[2] or "Reply"
 
@@ -251,16 +251,16 @@ def _arguments(spec: ToolSpec, reader: ShapeReader) -> Shape:
     properties = properties_of(schema)
     keywords = keywords_of(properties)
     required = texts_in(schema.get("required"))
-    pieces: list[str | Record] = []
+    shapes: list[Shape] = []
     for word, name in keywords.items():
         shape = _argument(
             word, properties[name], reader.read(properties[name], Location(root, name)), is_required=name in required
         )
-        pieces += [", ", *shape] if pieces else shape
+        shapes.append(shape)
     additional = schema.get("additionalProperties", "properties" not in schema)
     if len(keywords) < len(properties) or additional is True or isinstance(additional, Mapping):
-        pieces += [", ..."] if pieces else ["..."]
-    return tuple(pieces)
+        shapes.append((_MORE,))
+    return _join_shapes(shapes, ", ")
 
 
 def _argument(word: str, schema: Json, shape: Shape, *, is_required: bool) -> Shape:
@@ -310,7 +310,7 @@ _EMPTY_WORDS: Final = frozenset({
     "number", "integer", "float", "boolean", "bool", "list", "array", "object", "value", "user", "optional",
     "specify", "specified", "specifie", "specifies", "given", "provided", "use", "used", "using",
 })  # fmt: skip
-"""They say nothing of an argument that its name and type do not."""
+"""Words that add nothing to an argument's name and type."""
 _FORMATS: Final = frozenset(
     {"date", "date-time", "time", "duration", "email", "uri", "uuid", "hostname", "ipv4", "ipv6"}
 )

@@ -60,7 +60,7 @@ def largest(most: int, fits: Callable[[int], bool]) -> int:
 
 
 def respell(name: str) -> str:
-    """As the check and the guest read keywords: `user_id` for `user-id`, `from_` for `from`."""
+    """Python spelling of an argument name: `user_id` for `user-id`, `from_` for `from`."""
     spelt = re.sub(r"\W", "_", name)
     return f"{spelt}_" if keyword.iskeyword(spelt) else spelt
 
@@ -75,7 +75,7 @@ def _visible(sign: str) -> str:
 # A description as its sentences, each on one line, and what several descriptions have in common.
 
 LONGEST_WORDS: Final = 1_200
-"""Of one description; `help` and a search in full detail have all of it."""
+"""Limit for one description; `help` and a search in full detail have all of it."""
 _END: Final = re.compile(r"(?<=[.!?:])\s+(?=[\"'`(\[A-Z0-9])")
 _ABBREVIATIONS: Final = ("e.g.", "i.e.", "etc.", "vs.", "Dr.", "No.", "cf.")
 _SHORTEST_SHARED: Final = 25

@@ -30,7 +30,7 @@ _SHOWN_CHARACTERS: Final = 80
 _LARGE_BYTES: Final = 1024 * 1024
 """Not searched for the place of a mistake."""
 SAMPLE_PARTS: Final = 200
-"""Of a value that is to be explained: where several schemas are possible, each part is an error in each of them."""
+"""Parts of a value to explain: with several possible schemas, each part is an error in each of them."""
 _SAMPLE_CHARACTERS: Final = 1000
 
 
@@ -79,7 +79,7 @@ def _without_null_defaults(spec: ToolSpec, arguments: Mapping[str, Value]) -> di
 
 
 def _explanation(spec: ToolSpec, arguments: Mapping[str, Value], validator: jsonschema_rs.Validator) -> Exception:
-    """What is wrong in a part of the arguments that is small enough to be listed whole."""
+    """The error for arguments that do not fit, found in a part that is small enough to list."""
     errors = list(validator.iter_errors(sample(arguments)))
     offsets: dict[str, int] = {}
     if not errors and json_size(arguments) < _LARGE_BYTES:
@@ -184,7 +184,7 @@ def _whole_path(path: Sequence[str | int], offsets: Mapping[str, int]) -> list[s
 def _explain_choice(
     error: jsonschema_rs.ValidationError, parameters: Collection[str], offsets: Mapping[str, int]
 ) -> str:
-    """What is wrong where a value fits none of several schemas."""
+    """Explanation for a value that fits none of several schemas."""
     kind: Any = error.kind  # Any: as above
     inner = [branch_error for branch in kind.context for branch_error in branch]
     types = []
@@ -276,7 +276,7 @@ def _within_bounds(schema: Mapping[str, Json], names: Iterable[str]) -> dict[str
 
 # Any: whatever a stranger put into a schema.
 def _with_definitions(words: Mapping[str, Any], properties: Mapping[str, Json]) -> dict[str, Json]:
-    """Of the definitions, those that the kept properties refer to; the others may be the ones without an end."""
+    """Definitions that the kept properties refer to; the others may be the ones without an end."""
     used_names: dict[str, set[str]] = {word: set() for word in words}
     parts: list[Any] = list(properties.values())
     while parts:

@@ -28,7 +28,7 @@ class Catalog:
     def __init__(self, tools: Iterable[Tool] = ()) -> None:
         self._originals: dict[str, Tool] = {}
         self._tools: dict[str, Tool] = {}
-        """As given, with settled identifiers."""
+        """Tools with their final identifiers."""
         self._groups: dict[str, tuple[str, ...]] = {}
         """Names by the identifier that each would have alone."""
         self._names: dict[str, str] = {}
@@ -48,7 +48,7 @@ class Catalog:
 
     @cached_property
     def specs(self) -> tuple[ToolSpec, ...]:
-        """What programs may know, in the order given."""
+        """Specs in the order given."""
         return tuple(tool.spec for tool in self)
 
     def get(self, name: str) -> Tool | None:
@@ -164,6 +164,6 @@ class Catalog:
 
 
 def _same_places(name: str, other: str) -> int:
-    """How many letters two names have in the same places, counted from the start and from the end."""
+    """Number of equal letters at equal positions, counted from the start and from the end."""
     count: int = sum(map(eq, name, other)) + sum(map(eq, reversed(name), reversed(other)))
     return count

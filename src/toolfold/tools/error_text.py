@@ -123,7 +123,7 @@ def _texts(value: Value) -> Iterator[str]:
 MAX_TRACEBACK_CHARACTERS: Final = 4_000
 _OURS: Final = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 _THREADS: Final = (os.path.join("concurrent", "futures", "thread.py"), os.path.join("asyncio", "threads.py"))
-"""What calls a tool that is not async."""
+"""Frames of the threads that tools without `async` run in."""
 
 
 def traceback_of(error: BaseException) -> str:

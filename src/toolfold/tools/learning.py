@@ -26,10 +26,10 @@ from toolfold.tools.search import Embedder, EmbeddingCache, Index
 from toolfold.tools.tool import Tool
 
 MOST_TOOLS: Final = 500
-"""Of one tenant; the one that was called longest ago makes room."""
+"""Limit per tenant; the least recently called tool makes room."""
 _MOST_TENANTS: Final = 64
 _FIRST_REPLIES: Final = 4
-"""That are all looked at; after them only each that doubles their number is: shapes hardly ever change."""
+"""All of these are looked at, then only each that doubles their number: shapes hardly ever change."""
 _log: Final = logging.getLogger("toolfold.tools")
 
 
@@ -38,7 +38,7 @@ class Lesson(msgspec.Struct, frozen=True, kw_only=True):
 
     tool: str
     version: str
-    """Of the tool's definition: what an earlier one returned says nothing of this one."""
+    """Version of the tool's definition: what an earlier one returned says nothing about this one."""
     uses: int = 0
     seen: ReplyShape | None = None
 
@@ -78,7 +78,7 @@ class ToolLessons:
     _lessons: Mapping[str, Lesson]
 
     def schemas(self, specs: Iterable[ToolSpec], *, is_closed: bool = False) -> dict[str, Mapping[str, Json]]:
-        """What tools that do not say it were seen to return, as JSON Schemas by the tool's name."""
+        """Learned output schemas of tools that declare none, by the tool's name."""
         schemas_by_name: dict[str, Mapping[str, Json]] = {}
         for spec in specs:
             lesson = self._lessons.get(spec.name) if spec.output_schema is None else None
@@ -90,13 +90,11 @@ class ToolLessons:
 
     @property
     def uses(self) -> dict[str, int]:
-        """How often tools were called, roughly: it is written down at ever longer intervals."""
+        """Approximate number of calls by tool: it is stored at ever longer intervals."""
         return {name: lesson.uses for name, lesson in self._lessons.items()}
 
 
 class _TenantLessons:
-    """What is known of the tools of one tenant."""
-
     def __init__(self, *, is_read: bool) -> None:
         self.lessons: dict[str, Lesson] = {}
         self.counts: dict[str, int] = {}
@@ -118,7 +116,7 @@ class _TenantLessons:
 
 
 class Learning:
-    """All that one runtime has learned.
+    """Lessons of one runtime.
 
     Args:
         store: Where it is kept beyond this process; `None` keeps it here alone.
@@ -248,12 +246,12 @@ class Learning:
     # what is told
 
     async def lessons(self, tenant: str = "") -> ToolLessons:
-        """What calls have shown of the tools so far, here and in earlier processes: shapes of replies, and uses."""
+        """Lessons so far, of this and earlier processes: shapes of replies, and number of calls."""
         await self.read(tenant)
         return self.snapshot(tenant)
 
     def snapshot(self, tenant: str = "") -> ToolLessons:
-        """What is known now; it does not change when more is learned."""
+        """Lessons as of now; the snapshot does not change when more is learned."""
         self._look()
         tenant_lessons = self._tenants.get(self._owner(tenant))
         return ToolLessons(dict(tenant_lessons.lessons) if tenant_lessons is not None and self._is_on else {})
@@ -290,7 +288,7 @@ class Learning:
 
 
 def create_learning(learn: bool | Learning, store: object, embedder: Embedder | None) -> Learning:
-    """Of one runtime: the one that it shares with others, or one that keeps its lessons in the store, if it can."""
+    """The `Learning` of one runtime: a shared one, or one that stores its lessons in `store` if that can hold them."""
     if isinstance(learn, Learning):
         return learn
     return Learning(store if isinstance(store, Lessons) else None, is_on=learn, embedder=embedder)

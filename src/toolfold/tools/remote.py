@@ -56,7 +56,7 @@ class Shipment(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def shipment(names: Iterable[str], catalog: Catalog, policy: Policy, steps: Sequence[Wrapper]) -> Shipment:
-    """What another process must know to serve the calls of these tools.
+    """Description of these tools for another process that serves their calls.
 
     Raises:
         UsageError: One of them cannot be served elsewhere; the text says which and why.
@@ -121,7 +121,7 @@ async def _rest(_: CallRequest) -> Value:
 
 
 def _settings(steps: Sequence[Wrapper]) -> tuple[Breaker, Retry] | None:
-    """Of the steps that nodes make for themselves; `None` if these are not just the two of `wrappers()`."""
+    """Settings of the steps that nodes make for themselves; `None` if these are not just the two of `wrappers()`."""
     match [owner for owner in map(_owner, steps) if isinstance(owner, BreakerStep | RetryStep)]:
         case [BreakerStep() as first, RetryStep() as second]:
             parts = (first.breaker, first.clock, second.retry, second.clock)

@@ -19,9 +19,9 @@ from toolfold.models import Json, Media, Value
 
 LONGEST_KEY: Final = 40
 MOST_KEYS: Final = 64
-"""Of one object; one that has more is a mapping, whose keys are data."""
+"""Limit for one object; one that has more is a mapping, whose keys are data."""
 MOST_BYTES: Final = 8 * 1024
-"""Of one shape as it is stored."""
+"""Limit for one stored shape."""
 NEEDED_REPLIES: Final = 2
 """Before anything of a shape is told."""
 _DEEPEST: Final = 6
@@ -39,13 +39,13 @@ class ValueShape(msgspec.Struct, frozen=True, omit_defaults=True):
     """Shape of the values at one position of a tool's replies."""
 
     kinds: tuple[Kind, ...] = ()
-    """Of plain values, sorted."""
+    """Types of plain values, sorted."""
     items: ListShape | None = None
     record: ObjectShape | None = None
 
 
 class ListShape(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The lists that were seen at a place."""
+    """Lists at one position."""
 
     shape: ValueShape
     shortest: int
@@ -53,25 +53,25 @@ class ListShape(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class ObjectShape(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The objects that were seen at a place."""
+    """Objects at one position."""
 
     count: int
     keys: dict[str, KeyShape]
-    """Those that could be named."""
+    """Keys that are plain identifiers."""
     others: ValueShape | None = None
-    """The values of all other keys, which are not kept."""
+    """Values of all other keys."""
     is_mapping: bool = False
-    """It had too many keys; from then on none is kept."""
+    """It once had too many keys; none is kept since."""
 
 
 class KeyShape(msgspec.Struct, frozen=True):
-    """One key of the objects at a place."""
+    """One key of the objects at one position."""
 
     shape: ValueShape
     count: int
-    """Of the objects that had it: fewer than there were make it optional."""
+    """Number of objects that had it; optional if fewer than all."""
     replies: int
-    """Of the replies that had it."""
+    """Number of replies that had it."""
 
 
 class ReplyShape(msgspec.Struct, frozen=True):
@@ -87,7 +87,6 @@ def shape_of_reply(value: Value) -> ReplyShape:
 
 
 def merge_reply_shapes(first: ReplyShape, second: ReplyShape) -> ReplyShape:
-    """What was seen in the replies of both."""
     shape = _ShapeMerger(is_same_reply=False).shapes(first.shape, second.shape)
     return ReplyShape(_bounded(shape), first.replies + second.replies)
 
@@ -181,7 +180,7 @@ class _ShapeMerger:
 
 
 def _bounded(shape: ValueShape) -> ValueShape:
-    """As deep as fits."""
+    """The shape, cut to the depth that fits into `MOST_BYTES`."""
     for depth in range(_DEEPEST, 0, -1):
         cut = shape if depth == _DEEPEST else _cut(shape, depth)
         if len(msgspec.msgpack.encode(cut)) <= MOST_BYTES:
@@ -258,7 +257,7 @@ def shape_text(value: Value) -> str:
 
 
 def _text(values: Sequence[Value], depth: int) -> str:
-    """What these values, all from one place, have in common."""
+    """Common type of the values at one position."""
     kinds = dict.fromkeys(_one_of_each(values, depth))
     return " | ".join(kinds) if kinds else "Any"
 
@@ -301,6 +300,6 @@ def _record(records: Sequence[dict[str, Value]], depth: int) -> str:
 
 
 def _name(key: str) -> str:
-    """As it is where that is a plain word; anything else quoted, so that it cannot pass for our own text."""
+    """A plain word as it is; anything else quoted, so that it cannot pass for our own text."""
     short = key if len(key) <= _LONGEST_KEY else f"{key[:_LONGEST_KEY]}…"
     return short if short.isidentifier() and short.isascii() else ascii(short)

@@ -58,7 +58,7 @@ class CallRequest:
     arguments: Any
     context: CallContext | None = None
     size_bytes: int | None = None
-    """Of the reply's value as JSON, once it is there."""
+    """Size of the reply's value as JSON, once there is one."""
     meta: ReplyMeta | None = None
     recorded: Reply | None = None
     """The reply of an earlier execution, in place of a call of the tool."""
@@ -186,7 +186,7 @@ def _traceback(call: Call, error: BaseException) -> str:
 
 
 def error_text(tool: str, error: BaseException) -> str:
-    """What a program reads after `ToolError: `; never a traceback, never a folder of this host."""
+    """Text that a program reads after `ToolError: `; never a traceback, never a folder of this host."""
     while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
         error = error.exceptions[0]
     whole = message_of(error)
@@ -304,16 +304,14 @@ def _calling(tool: Tool) -> Handler:
     call, call_within, spec = tool.call, tool.call_within, tool.spec
 
     async def run(request: CallRequest) -> Value:
-        value, request.size_bytes = _shaped(spec, await call(request.arguments), request.max_reply_bytes)
-        return value
-
-    async def run_within(request: CallRequest) -> Value:
-        assert call_within is not None
-        returned = await call_within(request.arguments, _with_key(request))
+        if call_within is None:
+            returned = await call(request.arguments)
+        else:
+            returned = await call_within(request.arguments, _with_key(request))
         value, request.size_bytes = _shaped(spec, returned, request.max_reply_bytes)
         return value
 
-    return run if call_within is None else run_within
+    return run
 
 
 def _with_key(request: CallRequest) -> CallContext:
@@ -365,7 +363,7 @@ _SAYS_MORE: Final = frozenset(
 
 
 class OutsideChecks:
-    """Made for one execution; a tool's schema is read at its first call."""
+    """Checks for one execution; a tool's schema is read at its first call."""
 
     def __init__(self, specs: Iterable[ToolSpec]) -> None:
         self._specs = {spec.name: spec for spec in specs}

@@ -38,9 +38,9 @@ from toolfold.tools.tool import CallContext, Tool
 # Tool search by meaning, beside search by words, where a host has an embedder. Nothing here needs one.
 
 _RANK_OFFSET: Final = 5
-"""Of reciprocal rank fusion: the larger, the less the first places count."""
+"""Constant of reciprocal rank fusion: the larger, the less the first places count."""
 _LEAST_NEARNESS: Final = 0.42
-"""Of an answer, from 0, as near as other tools are, to 1, the same; that holds for embedders of any scale."""
+"""Threshold for an answer, from 0 (as near as other tools) to 1 (the same), whatever the embedder's scale."""
 _MOST_TEXTS: Final = 20_000
 _MOST_ROWS: Final = 16
 _log: Final = logging.getLogger("toolfold.tools")
@@ -65,13 +65,13 @@ class NearestTools(NamedTuple):
 
 
 class EmbeddingCache:
-    """What texts of tools mean to one embedder, which is asked for each text once; shared by many indexes."""
+    """Embeddings of tool texts, each computed once; shared by many indexes."""
 
     def __init__(self, embedder: Embedder) -> None:
         self._embedder = embedder
         self._vectors: OrderedDict[str, array[float]] = OrderedDict()
         self._rows: OrderedDict[int, tuple[Sequence[ToolDocument], list[array[float]]]] = OrderedDict()
-        """Of the last indexes, by the identity of their documents."""
+        """Vectors of recent indexes, by the identity of their documents."""
         self._lock = Lock()
 
     def near(self, query: str, documents: Sequence[ToolDocument], most: int) -> NearestTools | None:
@@ -148,9 +148,9 @@ MOST_HITS: Final = 100
 LONGEST_QUERY: Final = 2000
 
 _ASKED_NAME_WEIGHT: Final = 0.35
-"""Of a name that the question has whole, in words that no tool has."""
+"""Weight of a name that is in the question as a whole, in units of the rarest word."""
 _USED_WEIGHT: Final = 0.03
-"""Of the tool that is called most often, in parts of its score."""
+"""Bonus of the most frequent tool, as a share of its score."""
 _MOST_RANKED: Final = 60
 _SEVERAL_SENTENCES: Final = 3
 _FIRST_PLACES: Final = 3
@@ -158,16 +158,16 @@ _FIRST_PLACES: Final = 3
 _FLOOR_FROM_TOOLS: Final = 30
 """Among fewer tools a weak match is worth showing."""
 _JUDGED: Final = 5
-"""Of the best tools; where one of them is an answer, all are shown."""
+"""Number of best tools of which one must be an answer."""
 _LONG_QUESTION_WORDS: Final = 3
 _ENOUGH_WORDS: Final = 2
 _ENOUGH_SHARE: Final = 0.6
 _LEAST_SCORE: Final = 0.9
-"""Of a short question's best tool, in words that no tool has."""
+"""Threshold for a short question's best tool, in units of the rarest word."""
 _MOST_FUSED: Final = 50
 _MOST_DOMAINS: Final = 3
 _WORDS_WEIGHT: Final = 2.0
-"""Of the order by words beside that of an embedder."""
+"""Weight of the ranking by words beside that of an embedder."""
 _NO_CONTEXT: Final = CallContext()
 
 
@@ -256,7 +256,7 @@ class Index:
         return list(dict.fromkeys(domain for domain in near if domain))[:_MOST_DOMAINS]
 
     def _best(self, scores: Mapping[int, float], limit: int) -> list[int]:
-        """Of tools that fit about as well, the one that is called more often comes first."""
+        """Places of the best tools; among similar scores, frequent tools come first."""
         most = max(self._uses.values(), default=0) or 1
 
         def worth(at: int) -> tuple[float, int]:
@@ -280,7 +280,7 @@ class Index:
         return ranked
 
     def _name_share(self, name: Iterable[str], query_words: Container[str], same: Container[str]) -> float:
-        """How much of a name the question has: one that is longer than what is asked for does something else."""
+        """Share of a name that is in the question: a tool with a longer name does something else."""
         rarities = {word: self._words.rarity(word) for word in name if len(word) > 1}
         had = sum(rarity * (1.0 if word in query_words else 0.5 * (word in same)) for word, rarity in rarities.items())
         return had / (sum(rarities.values()) or 1.0)
@@ -299,7 +299,7 @@ class Index:
             ranked[at] = max(ranked[at], place * (1 + rank / 1000))
 
     def _scores(self, query: str) -> tuple[dict[int, float], bool]:
-        """What each tool is worth for a question, and whether any of them is an answer."""
+        """Score of each tool for a question, and whether any of them is an answer."""
         weights = query_weights(query)
         scores: dict[int, float] = {}
         matches: list[list[WordMatch]] = []
@@ -329,7 +329,7 @@ class Index:
         return any(scores[at] >= _ENOUGH_SHARE * most or self._words_in(at, matches) >= _ENOUGH_WORDS for at in best)
 
     def _words_in(self, at: int, matches: Sequence[Sequence[WordMatch]]) -> float:
-        """How many words of a question a tool has; one that only means the same is half a word."""
+        """Number of the question's words that a tool has; a synonym counts half."""
         return sum(
             max((match.words for match in words if self._words.has(at, match.word)), default=0.0) for words in matches
         )

@@ -52,13 +52,13 @@ STOP_WORDS: Final = frozenset({
 _WEIGHT_OF_A_VALUE: Final = 0.7
 _QUOTED: Final = re.compile(r"(?<!\w)'[^'\n]{1,200}'(?!\w)|\"[^\"\n]{1,200}\"|“[^”\n]{1,200}”|`[^`\n]{1,200}`")
 _MOST_QUOTED: Final = 0.7
-"""Of the question: one that stands in quotes as a whole is no value."""
+"""Share of the question: one that is quoted as a whole is no value."""
 
 _SUFFIXES: Final = (
     "ation", "ally", "ance", "ator", "ence", "ical", "ment", "ness", "ship", "abl", "ant", "ari", "ent", "ful", "ion",
     "ist", "iti", "ive", "ori", "al", "er", "ic", "li", "or", "i",
 )  # fmt: skip
-"""Of words made from others, as they are left by `stem`; the longest first."""
+"""Derivational suffixes as `stem` leaves them; the longest first."""
 _SHORTEST_ROOT: Final = 4
 
 # In names of tools and arguments; none that is as often short for another word, as `temp` is.
@@ -147,7 +147,7 @@ def stem(word: str) -> str:
 
 @lru_cache(maxsize=20_000)
 def family(word: str) -> str:
-    """What a stem has in common with words that are made from the same one: `discover` and `discoverer`."""
+    """Common root of words with one origin: `discover` for `discoverer`."""
     for _ in range(2):
         suffix = next((end for end in _SUFFIXES if word.endswith(end) and len(word) - len(end) >= _SHORTEST_ROOT), "")
         word = word.removesuffix(suffix)
@@ -250,7 +250,7 @@ def _table() -> dict[str, frozenset[str]]:
 
 
 SYNONYMS: Final[Mapping[str, frozenset[str]]] = _table()
-"""By the stem, as the index has it."""
+"""Synonyms by stem."""
 
 
 # ----------------------------------------------------------------------------------------------------
@@ -368,7 +368,7 @@ class WordMatch(NamedTuple):
     word: str
     certainty: float
     words: float
-    """How much of a word it counts for."""
+    """Share of a word that it counts for."""
 
 
 class Vocabulary:
@@ -379,7 +379,7 @@ class Vocabulary:
         self._entries = _entries(documents)
 
     def rarity(self, word: str) -> float:
-        """How much it says of a tool that it has this word; most is said by one that no tool has."""
+        """Inverse document frequency; highest for a word that no tool has."""
         having, tools = len(self._entries.get(word, ((),))[0]), len(self._documents)
         return math.log(1 + (tools - having + 0.5) / (having + 0.5))
 

@@ -111,7 +111,7 @@ class StepClock(Protocol):
 
 
 class SystemClock:
-    """The machine's own."""
+    """The system's clock."""
 
     now = staticmethod(time.monotonic)
     sleep = staticmethod(asyncio.sleep)
@@ -134,7 +134,7 @@ class Breaker:
     """When to leave a tool alone, and for how long."""
 
     failures: int = 5
-    """In a row."""
+    """Consecutive failures that open it."""
     open_seconds: float = 30.0
 
 
@@ -178,8 +178,6 @@ class BreakerStep:
 
 
 class _BreakerState:
-    """What one breaker remembers."""
-
     def __init__(self, name: str, breaker: Breaker, clock: StepClock) -> None:
         self._name = name
         self._breaker = breaker
@@ -221,7 +219,7 @@ class _BreakerState:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Retry:
-    """How often, and how long between; the wait doubles each time."""
+    """Number of attempts, and the wait between them, which doubles each time."""
 
     attempts: int = 3
     first_wait_seconds: float = 0.1
@@ -231,7 +229,7 @@ class Retry:
     """A tool that asks for a longer wait is not called again: the program decides."""
 
     def wait_seconds(self, failures: int) -> float:
-        """How long to wait after so many failures."""
+        """Seconds to wait after so many failures."""
         exact: float = self.first_wait_seconds * 2 ** (failures - 1)
         # Spreads callers out; no secret hangs on it.
         return exact * random.uniform(1 - self.jitter, 1 + self.jitter)  # noqa: S311

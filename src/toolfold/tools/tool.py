@@ -75,9 +75,9 @@ class Decision:
     """Which further calls of this program the answer also decides: none, those of the tool with equal arguments, or
     all of the tool."""
     calls: int | None = None
-    """How many calls it decides at most, this one included; `None` is as many as the program makes."""
+    """Maximum number of calls it decides, this one included; `None` is no limit."""
     by: str = ""
-    """Who gave it, for the record."""
+    """Name of the approver, for the record."""
 
     def __post_init__(self) -> None:
         if self.covers not in get_args(Covers):
@@ -100,10 +100,10 @@ class ApproveByExecution(Protocol):
 
 
 class Spent(msgspec.Struct):
-    """What an execution has used of its budgets so far."""
+    """Budget used by an execution so far."""
 
     calls: dict[str, int] = msgspec.field(default_factory=lambda: defaultdict(int))
-    """By the tool's name."""
+    """Number of calls by tool name."""
 
 
 class CallContext(msgspec.Struct, frozen=True, kw_only=True):
@@ -113,7 +113,7 @@ class CallContext(msgspec.Struct, frozen=True, kw_only=True):
     tenant: str = ""
     """Replies are never remembered across tenants."""
     entry_name: str = ""
-    """What the interface calls its way in, for messages: `execute_program`."""
+    """Name of the interface's entry point, for messages: `execute_program`."""
     approve: Approve | None = None
     spent: Spent = msgspec.field(default_factory=Spent)
     idempotency_key: str | None = None
@@ -121,7 +121,7 @@ class CallContext(msgspec.Struct, frozen=True, kw_only=True):
     outside: tuple[ToolSpec, ...] = ()
     """Tools of this execution's caller; no catalog has them, and a search must find them."""
     limits_left: Callable[[], Limits] | None = None
-    """What is left to a program that is run by a call of this execution."""
+    """Remaining limits for a program that a call of this execution runs."""
     tell: Tell | None = None
     """Hands an event to whoever listens; `None` where nobody does."""
     learned: Callable[[Index, str], Awaitable[Index]] | None = None
@@ -179,7 +179,7 @@ def with_name(tool: Tool, name: str) -> Tool:
 
 
 class SpecOptions(TypedDict, total=False):
-    """What a tool is said to be, whatever it is made of; `ToolSpec` says what each field means."""
+    """Declared properties of any tool; `ToolSpec` says what each field means."""
 
     domain: str
     read_only: bool

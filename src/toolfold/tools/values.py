@@ -198,7 +198,7 @@ _BY_BASE: Final[tuple[tuple[type | tuple[type, ...], _Reader], ...]] = (
 
 @lru_cache(maxsize=1024)
 def _reader(kind: type) -> _Reader:
-    """How to read one type; looked up once per type, because the checks cost more than the reading."""
+    """Reader for one type; cached, because the checks cost more than the reading."""
     reader = _library_reader(kind)
     if reader is not None:
         return reader
@@ -242,7 +242,7 @@ def _refuse(_: _Shaper, obj: object, __: int) -> Value:
 
 
 def _foreign(shaper: _Shaper, obj: Any, depth: int) -> Value:
-    """What the table says of a library's type; types of a library that it does not name are refused."""
+    """Value of a library's type by the shared rules; types that these do not name are refused."""
     simpler = simplify(obj)
     return _refuse(shaper, obj, depth) if simpler is NotImplemented else shaper.value(simpler, depth)
 

@@ -226,13 +226,13 @@ _MAX_SUGGESTIONS: Final = 8
 
 
 IDEMPOTENCY_KEY: Final = "idempotency_key"
-"""What any call may have besides its tool's arguments: the same key twice calls the tool once."""
+"""Argument that any call may have in addition: the same key twice calls the tool once."""
 _ANSWERED_OUTSIDE: Final = ("caller", "parent")
 """Sources of tools whose calls leave this process as they are."""
 
 
 class Fault(NamedTuple):
-    """What is wrong, and the node that the caret goes under."""
+    """A mistake, and the node that the caret goes under."""
 
     kind: ProblemKind
     message: str
@@ -240,7 +240,7 @@ class Fault(NamedTuple):
 
 
 class InputSignature:
-    """What a tool's input schema says for certain of its arguments."""
+    """Certain facts about a tool's arguments, from its input schema."""
 
     def __init__(self, tool: ToolSpec) -> None:
         schema = tool.input_schema

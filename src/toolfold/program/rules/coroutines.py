@@ -65,7 +65,7 @@ class _Unawaited:
         return Fault("not_awaited", f"{name!r} is called but never awaited; write '{replacement}'", use.node)
 
     def _name_of(self, use: NodeUse, *, is_gather: bool) -> str | None:
-        """What a call goes to that gives something to be awaited."""
+        """Name of the called function, if its result has to be awaited."""
         if is_gather and use.node not in self.dropped:
             return ast.unparse(use.node.func)
         function = own_function(use, self._reader)

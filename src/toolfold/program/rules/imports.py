@@ -39,12 +39,6 @@ _BLOCKED: Final = (
 """Modules, why they cannot work, and whether a tool can do it instead."""
 _NEED_TK: Final = frozenset({"idlelib", "tkinter", "turtle", "turtledemo"})
 """Some builds of Python cannot even import these."""
-_MODULES_OF: Final = {
-    "scikit_learn": "sklearn", "opencv_python": "cv2", "opencv_python_headless": "cv2", "beautifulsoup4": "bs4",
-    "pillow": "PIL", "pyyaml": "yaml", "python_dateutil": "dateutil", "python_docx": "docx", "attrs": "attr",
-    "pymupdf": "fitz", "ipython": "IPython", "nest_asyncio": "nest_asyncio", "python_dotenv": "dotenv",
-}  # fmt: skip
-"""Packages whose module is called otherwise."""
 _OF_DATA: Final = frozenset({"matplotlib", "mpmath", "numpy", "openpyxl", "pandas", "scipy", "sklearn", "sympy"})
 """Modules of the extra `data`."""
 _ALWAYS: Final = frozenset({"tools", "__main__"}) | NOTEBOOK_MODULES
@@ -67,7 +61,7 @@ def import_faults(
 
 
 def _of_tools(node: ast.ImportFrom, index: ToolIndex) -> str | None:
-    """What to write where a program imports tools from a module that there is not."""
+    """Hint for a program that imports tools from a module that does not exist."""
     names = [alias.name for alias in node.names]
     if not all(name in index.names for name in names):
         return None
@@ -78,8 +72,8 @@ def missing_package(
     package: str, index: ToolIndex, installed: Container[str] | None, sets: Sequence[InstalledSet] | None = None
 ) -> str | None:
     """Why a package that the program wants to have installed is not there; `None` if it is, or nobody knows."""
-    name = package.lower().replace("-", "_").replace(".", "_")
-    module = _MODULES_OF.get(name, name)
+    name = package.lower()
+    module = _MODULES_OF.get(name.replace("_", "-"), name.replace("-", "_").replace(".", "_"))
     return None if installed is None or package in installed else _reason(module, index, installed, sets)
 
 
@@ -100,7 +94,7 @@ def _reason(
 def _not_installed(
     module: str, index: ToolIndex, installed: Container[str], sets: Sequence[InstalledSet] | None
 ) -> str:
-    """What to use instead, for the model; and what to add, for the operator who reads along."""
+    """Alternatives for the model, and packages to add for the operator."""
     package, library_names = package_of(module), list_installed(installed, sets or ())
     usual = "" if package == module else f" (package {package!r})"
     use = "use the standard library" + (f" or call a tool: {index.some_names()}" if index.names else "")
@@ -153,6 +147,10 @@ PACKAGE_OF: Final = {
     "Xlib": "python-xlib", "yaml": "pyyaml", "zmq": "pyzmq",
 }  # fmt: skip
 """Modules whose package has another name than one would guess."""
+_MODULES_OF: Final = {
+    **{package: module for module, package in PACKAGE_OF.items()},
+    "opencv-python-headless": "cv2", "ipython": "IPython",
+}  # fmt: skip
 
 _USUAL: Final = (
     "numpy", "pandas", "matplotlib", "scipy", "sklearn", "seaborn", "statsmodels", "plotly", "sympy", "openpyxl",
@@ -201,7 +199,7 @@ _CALLS: Final[dict[str, Sequence[str]]] = {
     ),
     "curses": ("initscr", "wrapper"),
 }  # fmt: skip
-"""What a module cannot do here; the rest of it works."""
+"""Functions that cannot work here, by module; the rest of it works."""
 _MODULE_OF: Final = {f"{module}.{name}": module for module, names in _CALLS.items() for name in names}
 _MODULES: Final = frozenset(module.partition(".")[0] for module in _CALLS)
 _MOCKS: Final = frozenset({"mock", "unittest", "pytest", "responses"})

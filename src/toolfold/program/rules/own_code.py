@@ -129,6 +129,6 @@ def _message(node: ast.Attribute, kind: type) -> str:
 
 
 def in_python(attribute: str, name: str) -> str | None:
-    """What Python has for an attribute of another language's lists, texts and dicts."""
+    """Python's equivalent of another language's attribute of lists, strings and dicts."""
     template = _WRITE.get(attribute)
     return None if template is None else template.format(name=name)

@@ -22,7 +22,7 @@ _COMMON_ATTRIBUTES: Final = frozenset({*dir(dict), *dir(str), *dir(list), "data"
 
 
 class _Shape(NamedTuple):
-    """What is known of a value: its schema, and the tool that it came from."""
+    """A value's schema, and the tool that it came from."""
 
     schema: Mapping[str, Json]
     tool: ToolSpec
@@ -78,7 +78,7 @@ def _no_key(shape: _Shape, key: str) -> str:
 
 
 def _shape(value: ast.expr, scope: Scope, tools: Mapping[ast.AST, ToolSpec], depth: int) -> _Shape | None:
-    """What a value certainly is, followed through names that are bound once, loops, items and keys."""
+    """Certain shape of a value, followed through names that are bound once, loops, items and keys."""
     if depth > _DEEPEST:
         return None
     if isinstance(value, ast.Await):
@@ -162,7 +162,7 @@ def tools_behind(text: str, line: int, specs: Mapping[str, ToolSpec], *, at: str
 
 
 def _suspects(tree: ast.AST, line: int, at: str) -> list[ast.expr]:
-    """What was taken apart in that line; all of the line where that cannot be told."""
+    """Expressions that the line accesses; all of the line if that is unclear."""
     expressions = [node for node in ast.walk(tree) if isinstance(node, ast.expr) and _is_in(node, line)]
     accesses = [node for node in expressions if isinstance(node, ast.Subscript | ast.Attribute)]
     exact = [node.value for node in accesses if at and _access_name(node) == at]
@@ -180,7 +180,7 @@ def _access_name(node: ast.Subscript | ast.Attribute) -> str:
 
 
 class _Origins:
-    """What each name of a program was made from."""
+    """Expressions that each name of a program may come from."""
 
     def __init__(self, tree: ast.Module, specs: Mapping[str, ToolSpec]) -> None:
         self._specs = specs
