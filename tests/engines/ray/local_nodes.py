@@ -17,6 +17,7 @@ from toolfold.errors import EngineUnavailable
 @dataclass
 class LocalNode:
     node_id: str
+    cores: int = 1
     is_draining: bool = False
     leaves_at: float = math.inf
     refusal: str = ""
@@ -39,10 +40,10 @@ class LocalNode:
         if engine is not None:
             await engine.__aexit__(None, None, None)
 
-    async def send(self, number: int, body: bytes) -> None:
+    async def send(self, body: bytes) -> None:
         if self.is_dead or self.node is None:
             raise ConnectionError("the node is gone")
-        self.node.receive(number, body)
+        self.node.receive(body)
 
     async def listen(self) -> bytes:
         assert self.node is not None
@@ -81,7 +82,7 @@ class LocalNodes:
             node_id=node.node_id, address=node.node_id, cores=1, modules=node.engine.capabilities.modules,
             own_tools=() if own is None else own.specs,
         )  # fmt: skip
-        return facts, PollingMailbox(node)
+        return facts, PollingMailbox(node.send, node.listen)
 
     async def leave(self, node_id: str) -> None:
         for node in self.nodes:

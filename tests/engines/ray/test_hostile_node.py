@@ -1,7 +1,6 @@
 """A node that was taken over, on a real connection: whatever it says, the runtime stays whole and says what happened."""
 
 import asyncio
-from collections.abc import Callable
 from dataclasses import dataclass
 from math import inf
 
@@ -28,22 +27,20 @@ async def save(n: int) -> int:
 class HostileNode:
     """Answers every message of the runtime with the same bytes."""
 
-    said: Callable[[int], bytes]
+    said: bytes
     node_id: str = "hostile"
     address: str = "hostile"
+    cores: int = 1
     is_draining: bool = False
     leaves_at: float = inf
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readexactly(32)
-        number = 0
         try:
             while True:
-                size = int.from_bytes((await reader.readexactly(16))[8:], "big")
+                size = int.from_bytes(await reader.readexactly(8), "big")
                 await reader.readexactly(size)
-                body = self.said(number)
-                writer.write(bytes(8) + len(body).to_bytes(8, "big") + body)
-                number += 1
+                writer.write(len(self.said).to_bytes(8, "big") + self.said)
         except asyncio.IncompleteReadError:
             writer.close()
 
@@ -73,7 +70,7 @@ class HostileNodes:
 
 
 def of_run(*said: wire.FromNode) -> bytes:
-    return wire.join(0, [(1, wire.part(one)) for one in said])
+    return wire.join([(1, wire.part(one)) for one in said])
 
 
 def ended(value: object = 1, *files: File) -> wire.WireEnded:
@@ -83,7 +80,7 @@ def ended(value: object = 1, *files: File) -> wire.WireEnded:
 CALL = wire.WireCalled([(1, 0, {"n": 1}, 0)])
 SAID = {
     "a pickle": (b"\x80\x04K\x01.", "it sent a message that cannot be read"),
-    "no part": (wire.join(0, [(1, b"\x00")]), "sent a part that cannot be read"),
+    "no part": (wire.join([(1, b"\x00")]), "sent a part that cannot be read"),
     "a tool that was not granted": (of_run(wire.WireCalled([(1, 9, {}, 0)])), "sent a call of no tool"),
     "the same call twice": (of_run(CALL, CALL), "sent calls out of order"),
     "keys that are numbers": (of_run(wire.WireCalled([(1, 0, {"n": {1: 2}}, 0)])), "sent "),
@@ -94,17 +91,17 @@ SAID = {
         "sent a reply to no call of its own",
     ),
     "a status of its own": (
-        wire.join(0, [(1, msgspec.msgpack.encode([[4, "great", None, None, [], [], [], False]]))]),
+        wire.join([(1, msgspec.msgpack.encode([[4, "great", None, None, [], [], [], False]]))]),
         "sent a part that cannot be read",
     ),
-    "a program's part in its own name": (wire.join(0, [(0, wire.part(ended()))]), "it sent a part for no run"),
+    "a program's part in its own name": (wire.join([(0, wire.part(ended()))]), "it sent a part for no run"),
 }
 
 
 @pytest.mark.parametrize(("said", "text"), SAID.values(), ids=SAID.keys())
 async def test_the_node_is_dropped_and_the_program_is_not_to_blame(said: bytes, text: str) -> None:
     saved.clear()
-    nodes = HostileNodes(HostileNode(lambda _: said))
+    nodes = HostileNodes(HostileNode(said))
     async with Runtime([save], engine=RayEngine(nodes, wait_seconds=0.2)) as runtime:
         with pytest.raises(EngineCrashed) as caught:
             await runtime.run("await save(n=1)")
@@ -115,9 +112,7 @@ async def test_the_node_is_dropped_and_the_program_is_not_to_blame(said: bytes, 
 
 
 async def test_words_for_programs_of_others_are_not_heard() -> None:
-    nodes = HostileNodes(
-        HostileNode(lambda _: wire.join(0, [(77, wire.part(ended("forged"))), (1, wire.part(ended(1)))]))
-    )
+    nodes = HostileNodes(HostileNode(wire.join([(77, wire.part(ended("forged"))), (1, wire.part(ended(1)))])))
     async with Runtime([save], engine=RayEngine(nodes)) as runtime:
         outcome = await runtime.run("await save(n=1)")
 

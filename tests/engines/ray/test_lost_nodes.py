@@ -266,16 +266,15 @@ CALL = wire.WireCalled([(1, 0, {}, 0)])
 FORGED = {
     "no message": b"\xc1",
     "a pickle": b"\x80\x04K\x01.",
-    "no part": wire.join(0, [(1, b"\x00")]),
-    "a call of no tool": wire.join(0, [(1, wire.part(wire.WireCalled([(1, 99, {}, 0)])))]),
-    "a call out of turn": wire.join(0, [(1, wire.part(wire.WireCalled([(7, 0, {}, 0)])))]),
-    "a call twice": wire.join(0, [(1, wire.part(CALL)), (1, wire.part(CALL))]),
-    "keys that are numbers": wire.join(0, [(1, wire.part(wire.WireCalled([(1, 0, {"a": {1: 2}}, 0)])))]),
+    "no part": wire.join([(1, b"\x00")]),
+    "a call of no tool": wire.join([(1, wire.part(wire.WireCalled([(1, 99, {}, 0)])))]),
+    "a call out of turn": wire.join([(1, wire.part(wire.WireCalled([(7, 0, {}, 0)])))]),
+    "a call twice": wire.join([(1, wire.part(CALL)), (1, wire.part(CALL))]),
+    "keys that are numbers": wire.join([(1, wire.part(wire.WireCalled([(1, 0, {"a": {1: 2}}, 0)])))]),
     "not a number": wire.join(
-        0, [(1, wire.part(wire.WireEnded("finished", float("nan"), None, (), frozenset(), (), False)))]
+        [(1, wire.part(wire.WireEnded("finished", float("nan"), None, (), frozenset(), (), False)))]
     ),
     "a file elsewhere": wire.join(
-        0,
         [
             (
                 1,
@@ -287,7 +286,7 @@ FORGED = {
             )
         ],
     ),
-    "an unknown status": wire.join(0, [(1, msgspec.msgpack.encode([[4, "great", None, None, [], [], [], False]]))]),
+    "an unknown status": wire.join([(1, msgspec.msgpack.encode([[4, "great", None, None, [], [], [], False]]))]),
 }
 
 

@@ -42,7 +42,7 @@ class ClusterNode(NamedTuple):
 
 
 class RayDriver:
-    """This process as what Ray calls a driver. If the cluster is away for too long, Ray ends it without a word.
+    """This process as a Ray driver. If the cluster is away for too long, Ray ends the process without a word.
 
     Args:
         address: `auto`, `local`, or `HOST:PORT` of the cluster's head.
@@ -56,7 +56,6 @@ class RayDriver:
 
     @property
     def is_alive(self) -> bool:
-        """Whether it is connected."""
         return bool(_ray().is_initialized())
 
     def connect(self) -> None:
@@ -70,13 +69,9 @@ class RayDriver:
         if ray.is_initialized():
             return
         check_address(self._address)
-        # Ray puts its own in the place of the host's.
+        # Ray replaces those of the host. Only the main thread can restore them.
         is_main = threading.current_thread() is threading.main_thread()
-        handlers = (
-            {signal_number: signal.getsignal(signal_number) for signal_number in (signal.SIGTERM, signal.SIGINT)}
-            if is_main
-            else {}
-        )
+        handlers = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT) if is_main}
         try:
             ray.init(
                 address=self._address, namespace="toolfold", log_to_driver=False, logging_level=logging.ERROR,
@@ -89,8 +84,8 @@ class RayDriver:
                 signal.signal(number, handler)
         self._is_ours = True
 
-    async def close(self) -> None:
-        """Leave it, if it was joined here."""
+    async def disconnect(self) -> None:
+        """Leave the cluster, if it was joined here."""
         if self._is_ours:
             self._is_ours = False
             _ray().shutdown()
@@ -100,14 +95,15 @@ class RayDriver:
         return await asyncio.to_thread(_alive_nodes)
 
     async def start_actor(self, node_id: str, address: str, cpus: float, options: bytes) -> bytes:
-        """Start an actor there, and its engine; what it answers.
+        """Start an actor there, and its engine; an encoded `NodeAnswer`.
 
         Raises:
             EngineUnavailable: It does not start, and the text says why.
         """
         ray = _ray()
-        strategy = ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy(node_id, soft=False)
-        settings = {"num_cpus": cpus, "scheduling_strategy": strategy, "max_restarts": 0, "max_concurrency": 1000}
+        settings = {
+            "num_cpus": cpus, "scheduling_strategy": _only_on(node_id), "max_restarts": 0, "max_concurrency": 1000
+        }  # fmt: skip
         actor = self._actors[node_id] = ray.remote(NodeActor).options(**settings).remote()
         try:
             async with asyncio.timeout(START_SECONDS):
@@ -122,17 +118,17 @@ class RayDriver:
             raise EngineUnavailable(f"node {address} cannot run programs: {_reason(error)}") from error
         return answer
 
-    async def send(self, node_id: str, number: int, body: bytes) -> None:
-        """A message to the actor there."""
-        await self._actors[node_id].send.remote(number, body)
+    async def send(self, node_id: str, body: bytes) -> None:
+        """Send a message to the actor there."""
+        await self._actors[node_id].send.remote(body)
 
     async def listen(self, node_id: str) -> bytes:
-        """The next message of the actor there."""
+        """Wait for the next message of the actor there."""
         body: bytes = await self._actors[node_id].listen.remote()
         return body
 
     async def end_actor(self, node_id: str) -> None:
-        """End the guests and the actor there."""
+        """End the actor there, and its guests."""
         actor = self._actors.pop(node_id, None)
         if actor is None:
             return
@@ -159,18 +155,17 @@ def examine_nodes(address: str, required: Isolation) -> dict[str, Diagnosis | st
     try:
         references = {}
         for node in _alive_nodes():
-            strategy = ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy(node.node_id, soft=False)
-            task = ray.remote(num_cpus=0, max_retries=0, scheduling_strategy=strategy)(examine_here)
+            task = ray.remote(num_cpus=0, max_retries=0, scheduling_strategy=_only_on(node.node_id))(examine_here)
             references[node.address] = task.remote(required)
         return {place: _examined(ray, reference) for place, reference in references.items()}
     finally:
-        asyncio.run(driver.close())
+        asyncio.run(driver.disconnect())
 
 
 # Any: Ray has no types for what it will return.
 def _examined(ray: Any, reference: Any) -> Diagnosis | str:
     try:
-        return read_diagnosis(ray.get(reference, timeout=START_SECONDS))
+        return _diagnosis.decode(ray.get(reference, timeout=START_SECONDS))
     except (ray.exceptions.RayError, TimeoutError) as error:
         return _reason(error)
 
@@ -186,10 +181,15 @@ def _ray() -> Any:
     return ray
 
 
+# Any: as above.
+def _only_on(node_id: str) -> Any:
+    return _ray().util.scheduling_strategies.NodeAffinitySchedulingStrategy(node_id, soft=False)
+
+
 def _alive_nodes() -> list[ClusterNode]:
-    """The nodes that are alive. One without a core only if there is no other: a head has none, to be left alone."""
+    """Nodes that are alive. One without a core only if there is no other: a head has none, to be left alone."""
     ray = _ray()
-    # The only door to this; without it a node that is drained is found when it is gone. In milliseconds since 1970.
+    # The only way to see that a node is drained before it is gone. In milliseconds since 1970.
     draining: dict[str, int] = getattr(ray._private.state.state, "get_draining_nodes", dict)()
     alive = [node for node in ray.nodes() if node["Alive"]]
     return [
@@ -206,7 +206,7 @@ def _alive_nodes() -> list[ClusterNode]:
 
 
 def check_address(address: str) -> None:
-    """Ray waits for long, and says little, where nobody listens.
+    """Check that somebody listens there; otherwise Ray waits for long and says little.
 
     Raises:
         EngineUnavailable: Nobody does.
@@ -230,8 +230,7 @@ def check_address(address: str) -> None:
 
 
 def _reason(error: BaseException) -> str:
-    text = str(error)
-    if "No module named 'toolfold" in text:
+    if "No module named 'toolfold" in str(error):
         return f"toolfold is not installed there; install {version('toolfold')} with the extra 'ray' on that node"
     return _one_line(error)
 
@@ -241,7 +240,7 @@ def _one_line(error: BaseException) -> str:
 
 
 # ----------------------------------------------------------------------------------------------------
-# What Ray runs on each node: a process engine behind a few methods that take and return bytes.
+# Actor of each node: a process engine behind a few methods that take and return bytes.
 
 
 class NodeOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -252,12 +251,12 @@ class NodeOptions(msgspec.Struct, frozen=True, kw_only=True):
     warm: int = 2
     host_libraries: bool = False
     host: str = ""
-    """Where the node listens for the runtime's own connection; empty: all goes through Ray."""
+    """Address to listen on for a direct connection; empty: messages go through Ray."""
     max_kept_guests: int
     max_kept_bytes: int
     own_tools: bytes = b""
     make_own_tools: str = ""
-    """As in `EngineTools`; empty: all calls go to the runtime."""
+    """As in `EngineTools`; empty if all calls go to the runtime."""
 
 
 class NodeAnswer(msgspec.Struct, frozen=True, kw_only=True):
@@ -266,16 +265,15 @@ class NodeAnswer(msgspec.Struct, frozen=True, kw_only=True):
     toolfold: str
     python: str
     error: str = ""
-    isolation: str = ""
     notes: tuple[str, ...] = ()
     modules: frozenset[str] | None = None
     port: int = 0
+    """Where the node listens for a direct connection; 0 if it does not."""
     token: bytes = b""
-    """Of the node's own port; 0 if it has none."""
 
 
 _options: Final = decoder(NodeOptions)
-_answer: Final = decoder(NodeAnswer)
+ANSWER: Final = decoder(NodeAnswer)
 _diagnosis: Final = decoder(Diagnosis)
 _PARENT_SECONDS: Final = 0.5
 
@@ -283,16 +281,6 @@ _PARENT_SECONDS: Final = 0.5
 def examine_here(required: Isolation) -> bytes:
     """Diagnosis of the node that runs this function."""
     return encode(asyncio.run(examine(required)))
-
-
-def read_diagnosis(body: bytes) -> Diagnosis:
-    """Parse the result of `examine_here`."""
-    return _diagnosis.decode(body)
-
-
-def read_answer(body: bytes) -> NodeAnswer:
-    """Parse the result of `NodeActor.start`."""
-    return _answer.decode(body)
 
 
 class NodeActor:
@@ -305,7 +293,7 @@ class NodeActor:
         self._parent: asyncio.Task[None] | None = None
 
     async def start(self, body: bytes) -> bytes:
-        """Make the engine, and say what it can do, or why it cannot be made."""
+        """Start the engine; an encoded `NodeAnswer`."""
         answer: dict[str, Any] = {"toolfold": version("toolfold"), "python": platform.python_version()}
         try:
             options = _options.decode(body)
@@ -322,19 +310,19 @@ class NodeActor:
         self._parent = asyncio.create_task(self._watch_parent(os.getppid()))
         if options.host:
             self._server = DirectServer(self._node, self._leave)
-            # Not without it: everything can go through Ray instead.
+            # Without it, messages go through Ray.
             with contextlib.suppress(OSError):
                 answer["port"], answer["token"] = await self._server.open(options.host)
         modules = engine.capabilities.modules
-        return encode(NodeAnswer(**answer, isolation=engine.isolation, notes=engine.notes, modules=modules))
+        return encode(NodeAnswer(**answer, notes=engine.notes, modules=modules))
 
-    async def send(self, number: int, body: bytes) -> None:
-        """A message of the runtime."""
+    async def send(self, body: bytes) -> None:
+        """Take a message of the runtime."""
         assert self._node is not None, "it was started"
-        self._node.receive(number, body)
+        self._node.receive(body)
 
     async def listen(self) -> bytes:
-        """The next message for the runtime."""
+        """Wait for the next message for the runtime."""
         assert self._node is not None, "it was started"
         return await self._node.listen()
 
@@ -345,7 +333,7 @@ class NodeActor:
         await self._leave()
 
     async def _leave(self) -> None:
-        """The runtime or the raylet is gone. Ray may be slow to see that, or may be gone itself."""
+        """Exit without Ray, which may be slow to see that the runtime or the raylet is gone, or be gone itself."""
         await self.stop()
         os._exit(0)
 

@@ -1,7 +1,7 @@
-"""Direct connection from the runtime to a node: same messages as through Ray, a millisecond sooner.
+"""Direct connection from the runtime to a node: the same messages as through Ray, a call's round trip in a sixth.
 
 The node listens for one connection, which must begin with a secret that went through Ray. What comes in is as hostile
-as before; a message's length is looked at before a byte of it is kept. Knows nothing of Ray.
+as before; a message's length is checked before a byte of it is kept. Knows nothing of Ray.
 """
 
 from __future__ import annotations
@@ -21,54 +21,61 @@ if TYPE_CHECKING:
 
 _TOKEN_BYTES: Final = 32
 _HANDSHAKE_SECONDS: Final = 5.0
-_HEADER: Final = struct.Struct("!QQ")
-"""The number of a message, and its length."""
+_HEADER: Final = struct.Struct("!Q")
+"""Length of a message."""
 
 
 class Frames(asyncio.Protocol):
-    """Messages out of a stream of bytes. A stream, not a reader: a task less is woken for each of them."""
+    """Messages over a stream of bytes. A protocol, not a reader: a task less is woken for each message."""
 
     def __init__(self) -> None:
         self._bytes = bytearray()
         self._transport: asyncio.Transport | None = None
         self.is_full = False
+        """Whether the peer reads more slowly than this side writes."""
 
-    def hear(self, number: int, body: bytes) -> None:
-        """A message is there."""
+    def hear(self, body: bytes) -> None:
+        """Called with each message."""
         raise NotImplementedError
 
     def has_room(self) -> None:
-        """What was written is on its way."""
+        """Called when the peer has caught up."""
 
-    def write(self, number: int, body: bytes) -> None:
-        """Send a message; beyond some of them, `is_full` says that they should wait."""
+    def breach(self, reason: str) -> None:
+        """Called when the peer announces a message that is too long."""
+        self.abort()
+
+    def write(self, body: bytes) -> None:
+        """Send a message."""
         if self._transport is not None:
-            self._transport.write(_HEADER.pack(number, len(body)) + body)
+            self._transport.write(_HEADER.pack(len(body)) + body)
 
     def close(self) -> None:
-        """Hang up."""
+        """Hang up once all is written."""
         if self._transport is not None:
             self._transport.close()
 
+    def abort(self) -> None:
+        """Hang up at once, and ignore what is still on its way."""
+        self._bytes.clear()
+        if self._transport is not None:
+            self._transport.abort()
+
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Connected."""
         assert isinstance(transport, asyncio.Transport)
         self._transport = transport
 
     def pause_writing(self) -> None:
-        """The other side reads more slowly than this one writes."""
         self.is_full = True
 
     def resume_writing(self) -> None:
-        """It has caught up."""
         self.is_full = False
         self.has_room()
 
     def data_received(self, data: bytes) -> None:
-        """Some bytes: parts of a message, or several."""
         self._bytes += data
         while len(self._bytes) >= _HEADER.size:
-            number, size = _HEADER.unpack_from(self._bytes)
+            (size,) = _HEADER.unpack_from(self._bytes)
             if size > MAX_MESSAGE_BYTES:
                 self.breach(f"a message of {size} bytes")
                 return
@@ -77,21 +84,11 @@ class Frames(asyncio.Protocol):
                 return
             body = bytes(memoryview(self._bytes)[_HEADER.size : end])
             del self._bytes[:end]
-            self.hear(number, body)
-
-    def breach(self, reason: str) -> None:
-        """The other side sent what none of ours sends."""
-        self.abort()
-
-    def abort(self) -> None:
-        """Hang up at once, and hear nothing that is still on its way."""
-        self._bytes.clear()
-        if self._transport is not None:
-            self._transport.abort()
+            self.hear(body)
 
 
 class DirectServer:
-    """A node's side.
+    """Listener of a node for its runtime.
 
     Args:
         on_end: Called when the runtime has hung up, or is gone: no program here is wanted any more.
@@ -106,43 +103,39 @@ class DirectServer:
         self._ending: asyncio.Future[None] | None = None
 
     async def open(self, host: str) -> tuple[int, bytes]:
-        """The port to connect to, and what to say there first."""
+        """Listen; the port, and the secret that a connection must begin with."""
         self._server = await asyncio.get_running_loop().create_server(lambda: _IncomingConnection(self), host, 0)
         port: int = self._server.sockets[0].getsockname()[1]
         return port, self.token
 
     def close(self) -> None:
-        """Take no connection any more."""
+        """Accept no further connection."""
         if self._server is not None:
             self._server.close()
 
-    def accepts(self, visitor: _IncomingConnection) -> bool:
-        """Whether it is the runtime: the first who knows the secret is."""
+    def accepts(self, connection: _IncomingConnection) -> bool:
+        """Whether it is the runtime's: the first that knows the secret is."""
         if self._runtime_connection is not None:
             return False
-        self._runtime_connection = visitor
+        self._runtime_connection = connection
         self.close()
-        self.node.speak_to(visitor)
+        self.node.speak_to(connection)
         return True
 
-    def note_end(self, visitor: _IncomingConnection) -> None:
+    def note_end(self, connection: _IncomingConnection) -> None:
         """A connection has ended."""
-        if visitor is self._runtime_connection:
+        if connection is self._runtime_connection:
             self.node.speak_to(None)
             self._ending = asyncio.ensure_future(self._on_end())
 
 
 class _IncomingConnection(Frames):
-    """A connection to a node: a stranger's, until it has said the secret."""
+    """Connection to a node: a stranger's until it has sent the secret."""
 
     def __init__(self, server: DirectServer) -> None:
         super().__init__()
         self._server = server
         self._is_known = False
-        self._patience: asyncio.TimerHandle | None = None
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        super().connection_made(transport)
         self._patience = asyncio.get_running_loop().call_later(_HANDSHAKE_SECONDS, self.abort)
 
     def data_received(self, data: bytes) -> None:
@@ -158,24 +151,22 @@ class _IncomingConnection(Frames):
             self.abort()
             return
         self._is_known = True
-        if self._patience is not None:
-            self._patience.cancel()
+        self._patience.cancel()
         super().data_received(rest)
 
-    def hear(self, number: int, body: bytes) -> None:
-        self._server.node.receive(number, body)
+    def hear(self, body: bytes) -> None:
+        self._server.node.receive(body)
 
     def has_room(self) -> None:
         self._server.node.speak()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        if self._patience is not None:
-            self._patience.cancel()
+        self._patience.cancel()
         self._server.note_end(self)
 
 
 class DirectMailbox(Frames):
-    """The runtime's side. `attach` says who hears the messages; until then none is read."""
+    """`Mailbox` of the runtime; nothing is read before `attach`."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -185,10 +176,10 @@ class DirectMailbox(Frames):
 
     @classmethod
     async def connect(cls, host: str, port: int, token: bytes) -> DirectMailbox:
-        """Connect, and say the secret.
+        """Connect, and send the secret.
 
         Raises:
-            OSError: Nobody listens there, or a wall is between.
+            OSError: Nobody listens there, or a firewall is between.
         """
         async with asyncio.timeout(_HANDSHAKE_SECONDS):
             transport, mailbox = await asyncio.get_running_loop().create_connection(cls, host, port)
@@ -197,7 +188,7 @@ class DirectMailbox(Frames):
         return mailbox
 
     def attach(self, hear: Callable[[bytes], None], lose: Callable[[str], None], has_room: Callable[[], None]) -> None:
-        """Messages go to `hear` from now on; `lose` is told of the end of the connection."""
+        """Start to read."""
         self._hear, self._lose, self._has_room = hear, lose, has_room
         assert self._transport is not None
         if self._transport.is_closing():
@@ -206,26 +197,22 @@ class DirectMailbox(Frames):
             self._transport.resume_reading()
 
     def detach(self) -> None:
-        """Bring nothing more; the node is not hung up on yet."""
+        """Deliver nothing more; the connection stays open."""
         self._hear = self._lose = self._has_room = None
 
-    def hear(self, number: int, body: bytes) -> None:
-        """A message of the node; it has its number within."""
+    def hear(self, body: bytes) -> None:
         if self._hear is not None:
             self._hear(body)
 
     def has_room(self) -> None:
-        """What was written is on its way."""
         if self._has_room is not None:
             self._has_room()
 
     def breach(self, reason: str) -> None:
-        """Nothing more of this node is heard."""
         self.abort()
         if self._lose is not None:
             self._lose(f"it sent {reason}")
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """The node is gone, or has hung up."""
         if self._lose is not None:
             self._lose("the connection is closed" if exc is None else f"{type(exc).__name__}: {exc}")

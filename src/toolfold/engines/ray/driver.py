@@ -18,21 +18,22 @@ import platform
 import socket
 import subprocess
 import sys
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 from msgspec import structs
 
 from toolfold.engines.ray.cluster import (
+    ANSWER,
     STOP_SECONDS,
     ClusterNode,
     NodeAnswer,
     NodeOptions,
     RayDriver,
     check_address,
-    read_answer,
 )
 from toolfold.engines.ray.direct import DirectMailbox, Frames
 from toolfold.engines.ray.link import NodeFacts, PollingMailbox
@@ -55,12 +56,16 @@ _encode: Final = msgspec.msgpack.encode
 _decode: Final = msgspec.msgpack.decode
 
 
-class DriverProcess:
-    """A `RayDriver` in a child process. If Ray ends that, whatever was asked of it is `EngineUnavailable`."""
+class DriverProcess(Frames):
+    """A `RayDriver` in a child process. Once Ray has ended that, requests raise `EngineUnavailable`."""
 
-    def __init__(self, process: subprocess.Popen[bytes], requests: _Requests) -> None:
+    def __init__(self, process: subprocess.Popen[bytes]) -> None:
+        super().__init__()
+        self.is_alive = True
         self._process = process
-        self._requests = requests
+        self._numbers = itertools.count(1)
+        # Any: each answer has a type of its own.
+        self._waiting: dict[int, asyncio.Future[Any]] = {}
 
     @classmethod
     async def start(cls, address: str) -> DriverProcess:
@@ -73,106 +78,78 @@ class DriverProcess:
         ours, theirs = socket.socketpair()
         with theirs:
             process = _start_process(theirs.fileno())
-        _, requests = await asyncio.get_running_loop().create_connection(_Requests, sock=ours)
-        driver = cls(process, requests)
+        _, driver = await asyncio.get_running_loop().create_connection(lambda: cls(process), sock=ours)
         try:
             # Nodes import tools from where this process does.
-            await requests.ask("connect", address, sys.path, sys.argv[:1])
+            await driver._ask("connect", address, sys.path, sys.argv[:1])
         except BaseException:
-            await driver.close()
+            await driver.disconnect()
             raise
         return driver
 
-    @property
-    def is_alive(self) -> bool:
-        """Whether it is connected."""
-        return self._requests.is_open
-
-    async def close(self) -> None:
-        """Leave the cluster. A process that cannot, because the head is away, is ended."""
-        self._requests.close()
+    async def disconnect(self) -> None:
+        """Leave the cluster. A process that cannot, because the head is away, is killed."""
+        self.is_alive = False
+        self.close()
         await asyncio.to_thread(_wait_for, self._process)
 
     async def seen(self) -> list[ClusterNode]:
-        """The nodes that are alive."""
-        return [ClusterNode(*row) for row in await self._requests.ask("seen")]
+        return [ClusterNode(*row) for row in await self._ask("seen")]
 
     async def start_actor(self, node_id: str, address: str, cpus: float, options: bytes) -> bytes:
-        """Start an actor there, and its engine; what it answers.
-
-        Raises:
-            EngineUnavailable: It does not start, and the text says why.
-        """
-        answer: bytes = await self._requests.ask("start_actor", node_id, address, cpus, options)
+        answer: bytes = await self._ask("start_actor", node_id, address, cpus, options)
         return answer
 
-    async def send(self, node_id: str, number: int, body: bytes) -> None:
-        """A message to the actor there."""
-        await self._requests.ask("send", node_id, number, body)
+    async def send(self, node_id: str, body: bytes) -> None:
+        await self._ask("send", node_id, body)
 
     async def listen(self, node_id: str) -> bytes:
-        """The next message of the actor there."""
-        body: bytes = await self._requests.ask("listen", node_id)
+        body: bytes = await self._ask("listen", node_id)
         return body
 
     async def end_actor(self, node_id: str) -> None:
-        """End the guests and the actor there."""
-        await self._requests.ask("end_actor", node_id)
+        await self._ask("end_actor", node_id)
 
-
-class _Requests(Frames):
-    """The runtime's end: each request is answered once, in any order."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._numbers = itertools.count(1)
-        # Any: each answer has a type of its own.
-        self._waiting: dict[int, asyncio.Future[Any]] = {}
-        self.is_open = True
-
-    async def ask(self, method: str, *arguments: Any) -> Any:
-        if not self.is_open:
+    # Any: as above.
+    async def _ask(self, method: str, *arguments: Any) -> Any:
+        if not self.is_alive:
             raise EngineUnavailable(_LOST_MESSAGE)
         number = next(self._numbers)
         answer = self._waiting[number] = asyncio.get_running_loop().create_future()
-        self.write(number, _encode((method, arguments)))
+        self.write(_encode((number, method, arguments)))
         try:
             return await answer
         finally:
             self._waiting.pop(number, None)
 
-    def hear(self, number: int, body: bytes) -> None:
-        error, value = _decode(body)
+    def hear(self, body: bytes) -> None:
+        number, error, value = _decode(body)
         answer = self._waiting.get(number)
         if answer is None or answer.done():
-            return  # nobody waits for it any more
+            return  # its caller was cancelled
         if error:
             answer.set_exception(_ERRORS[error](value))
         else:
             answer.set_result(value)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self.is_open = False
+        self.is_alive = False
         for answer in self._waiting.values():
             if not answer.done():
                 answer.set_exception(EngineUnavailable(_LOST_MESSAGE))
 
-    def close(self) -> None:
-        self.is_open = False
-        super().close()
 
-
-class _Answers(Frames):
-    """The child's end. It ends with the connection: then nobody wants the cluster any more."""
+class _DriverServer(Frames):
+    """The child's end; the child exits when the connection ends."""
 
     def __init__(self) -> None:
         super().__init__()
-        self._driver: RayDriver | None = None
-        self._tasks: set[asyncio.Task[None]] = set()
+        self.driver: RayDriver | None = None
         self.ended = asyncio.Event()
+        self._tasks: set[asyncio.Task[None]] = set()
 
-    def hear(self, number: int, body: bytes) -> None:
-        task = asyncio.create_task(self._answer(number, *_decode(body)))
+    def hear(self, body: bytes) -> None:
+        task = asyncio.create_task(self._answer(*_decode(body)))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
@@ -184,49 +161,48 @@ class _Answers(Frames):
             error, value = "unavailable", str(refusal)
         except UsageError as refusal:
             error, value = "usage", str(refusal)
-        # Whatever else Ray raises means one thing to who asked. Its texts are pages long; the first line says it.
+        # Whatever else Ray raises means the same to the caller. Its texts are pages long; the first line says it.
         except Exception as problem:  # noqa: BLE001
             text = str(problem).strip().partition("\n")[0][:200]
             error, value = "unavailable", f"Ray failed with {type(problem).__name__}: {text}"
-        self.write(number, _encode((error, value)))
+        self.write(_encode((number, error, value)))
 
     # Any: each method has arguments and an answer of its own.
     async def _do(self, method: str, arguments: list[Any]) -> Any:
-        assert method in _METHODS, "asked by the runtime"
+        assert method in _METHODS, "sent by the runtime"
         if method != "connect":
-            return await getattr(self._driver, method)(*arguments)
+            return await getattr(self.driver, method)(*arguments)
         address, sys.path[:], sys.argv[:1] = arguments
-        self._driver = RayDriver(address)
-        return self._driver.connect()
+        self.driver = RayDriver(address)
+        return self.driver.connect()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.ended.set()
 
-    async def leave(self) -> None:
-        if self._driver is not None:
-            await self._driver.close()
-
 
 def serve(fd: int) -> None:
-    """What the child does: join the cluster that it is told, and answer until the runtime hangs up."""
+    """Main function of the child: answer requests until the runtime hangs up."""
     asyncio.run(_serve(fd))
     # Without waiting for threads of Ray that wait for a head.
     os._exit(0)
 
 
 async def _serve(fd: int) -> None:
-    _, answers = await asyncio.get_running_loop().create_connection(_Answers, sock=socket.socket(fileno=fd))
-    await answers.ended.wait()
-    await answers.leave()
+    _, server = await asyncio.get_running_loop().create_connection(_DriverServer, sock=socket.socket(fileno=fd))
+    await server.ended.wait()
+    if server.driver is not None:
+        await server.driver.disconnect()
 
 
 def _start_process(fd: int) -> subprocess.Popen[bytes]:
+    # With the folder that this package is in, however the runtime found it.
+    import_path = os.pathsep.join(filter(None, [str(Path(__file__).parents[3]), os.environ.get("PYTHONPATH")]))
     return subprocess.Popen(
         [sys.executable, "-c", f"from {__name__} import serve; serve({fd})"],
         pass_fds=[fd],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
-        env={**os.environ, "PYTHONPATH": _import_path()},
+        env={**os.environ, "PYTHONPATH": import_path},
         # It must not hear the signals of a terminal: it ends when the runtime hangs up.
         start_new_session=True,
     )
@@ -240,27 +216,21 @@ def _wait_for(process: subprocess.Popen[bytes]) -> None:
         process.wait()
 
 
-def _import_path() -> str:
-    """With the folder that this package is in, however the runtime found it."""
-    folder = str(Path(__file__).parents[3])
-    return os.pathsep.join([folder, *filter(None, [os.environ.get("PYTHONPATH")])])
-
-
 # ----------------------------------------------------------------------------------------------------
-# The nodes of a Ray cluster as the runtime uses them: joined, left, and found again after the cluster was away.
+# Nodes of a Ray cluster: joined, left, and found again after the cluster was away.
 
 RECONNECT_SECONDS: Final = 5.0
-"""How long after an attempt to join a cluster again the next is made."""
+"""From one attempt to join a cluster again to the next."""
 _log: Final = logging.getLogger(__name__)
 
 
 class RayNodes:
-    """The nodes of one cluster. A process of its own joins it, unless this process has joined one already.
+    """Nodes of one cluster. A child process joins it, unless this process has joined one already.
 
     Args:
         address: `auto`, `local`, or `HOST:PORT` of the cluster's head.
-        options: Of the engine on each node.
-        cpus: That each actor takes from Ray's own accounts.
+        options: Options of the engine on each node.
+        cpus: Cores that Ray reserves for each actor.
     """
 
     def __init__(self, address: str, options: NodeOptions, *, cpus: float) -> None:
@@ -274,12 +244,7 @@ class RayNodes:
         self._direct: dict[str, DirectMailbox] = {}
 
     async def connect(self) -> None:
-        """Join the cluster.
-
-        Raises:
-            EngineUnavailable: There is none, or it runs another Ray or Python.
-            UsageError: Ray is not installed, or the address is not one.
-        """
+        """Join the cluster; raises as `RayDriver.connect`."""
         if _is_driver():
             self._driver = RayDriver(self._address)
             return
@@ -289,17 +254,13 @@ class RayNodes:
         self._driver = await DriverProcess.start(self._address)
 
     async def disconnect(self) -> None:
-        """Leave it."""
+        """Leave the cluster."""
         driver, self._driver = self._driver, None
         if driver is not None:
-            await driver.close()
+            await driver.disconnect()
 
     async def seen(self) -> Sequence[NodeInfo]:
-        """The nodes that are alive. Joins the cluster again if the connection to it was lost.
-
-        Raises:
-            EngineUnavailable: It cannot be asked.
-        """
+        """The nodes that are alive. Joins the cluster again if the connection to it was lost."""
         if self._driver is None or not self._driver.is_alive:
             await self._reconnect()
         return await self._connected().seen()
@@ -323,21 +284,16 @@ class RayNodes:
         return self._driver
 
     async def join(self, node: NodeInfo) -> tuple[NodeFacts, Mailbox]:
-        """Start an actor there, and its engine.
-
-        Raises:
-            EngineUnavailable: It cannot be used, and the text says why.
-        """
+        """Start an actor there, and its engine."""
         driver = self._connected()
         options = encode(self._options_on(node))
-        answer = read_answer(await driver.start_actor(node.node_id, node.address, self._cpus, options))
-        mistake = _mismatch(answer.toolfold, answer.python) or answer.error
-        if mistake:
+        answer = ANSWER.decode(await driver.start_actor(node.node_id, node.address, self._cpus, options))
+        problem = _mismatch(answer) or answer.error
+        if problem:
             await self.leave(node.node_id)
-            raise EngineUnavailable(f"node {node.address} cannot run programs: {mistake}")
+            raise EngineUnavailable(f"node {node.address} cannot run programs: {problem}")
         facts = NodeFacts(
-            node_id=node.node_id, address=node.address, cores=cast("ClusterNode", node).cores,
-            isolation=answer.isolation, notes=answer.notes, modules=answer.modules,
+            node_id=node.node_id, address=node.address, cores=node.cores, notes=answer.notes, modules=answer.modules,
             own_tools=self.own_tools.specs if self.own_tools is not None else (),
         )  # fmt: skip
         return facts, await self._mailbox(node, driver, answer)
@@ -348,7 +304,7 @@ class RayNodes:
         return options if own is None else structs.replace(options, own_tools=own.described, make_own_tools=own.make)
 
     async def _mailbox(self, node: NodeInfo, driver: RayDriver | DriverProcess, answer: NodeAnswer) -> Mailbox:
-        """A connection of its own, where one can be made; else through Ray, which takes a millisecond or two longer."""
+        """A direct connection where one can be made; else through Ray, which takes a millisecond longer."""
         if answer.port:
             try:
                 direct = await DirectMailbox.connect(node.address.rpartition(":")[0], answer.port, answer.token)
@@ -359,10 +315,10 @@ class RayNodes:
             else:
                 self._direct[node.node_id] = direct
                 return direct
-        return PollingMailbox(_Actor(driver, node.node_id))
+        return PollingMailbox(partial(driver.send, node.node_id), partial(driver.listen, node.node_id))
 
     async def leave(self, node_id: str) -> None:
-        """End its guests and its actor."""
+        """End the actor there, and its guests."""
         direct = self._direct.pop(node_id, None)
         try:
             # Where that is no longer connected, Ray ends its actors.
@@ -374,36 +330,22 @@ class RayNodes:
                 direct.close()
 
 
-class _Actor:
-    """One node, asked for each message."""
-
-    def __init__(self, driver: RayDriver | DriverProcess, node_id: str) -> None:
-        self._driver = driver
-        self._node_id = node_id
-
-    async def send(self, number: int, body: bytes) -> None:
-        await self._driver.send(self._node_id, number, body)
-
-    async def listen(self) -> bytes:
-        return await self._driver.listen(self._node_id)
-
-
 def _is_driver() -> bool:
-    """Whether the host has joined a cluster in this process; Ray is not imported for the question."""
+    """Whether the host has joined a cluster in this process; does not import Ray."""
     ray = sys.modules.get("ray")
     return ray is not None and bool(ray.is_initialized())
 
 
 def _has_tls() -> bool:
-    """A connection of our own would not be encrypted, where Ray's are."""
+    """Whether Ray's connections are encrypted; a direct one would not be."""
     return os.environ.get("RAY_USE_TLS", "0").lower() in ("1", "true")
 
 
-def _mismatch(theirs: str, python: str) -> str:
-    """What differs so that programs would not do the same there."""
-    if theirs != version("toolfold"):
-        return f"it has toolfold {theirs}, and this is {version('toolfold')}; install the same there"
+def _mismatch(answer: NodeAnswer) -> str:
+    """Difference that would make programs behave differently there."""
+    if answer.toolfold != version("toolfold"):
+        return f"it has toolfold {answer.toolfold}, and this is {version('toolfold')}; install the same there"
     ours = platform.python_version()
-    if python.split(".")[:2] != ours.split(".")[:2]:
-        return f"it has Python {python}, and this is {ours}; use the same there"
+    if answer.python.split(".")[:2] != ours.split(".")[:2]:
+        return f"it has Python {answer.python}, and this is {ours}; use the same there"
     return ""

@@ -29,14 +29,14 @@ if TYPE_CHECKING:
 
 
 # ----------------------------------------------------------------------------------------------------
-# The nodes of a cluster that programs run on: which there are, which has room, which has the guest of a session.
+# Fleet of nodes: which there are, which has room, which has the guest of a session.
 
 LOOK_SECONDS: Final = 1.0
-"""How often the cluster is asked for its nodes."""
+"""Interval at which the cluster is asked for its nodes."""
 TRY_AGAIN_SECONDS: Final = 30.0
-"""After which a node that could not be used is tried again."""
+"""Until a node that could not be used is tried again."""
 REST_SECONDS: Final = 1.0
-"""For which a node that could not begin a program gets none: it may be about to leave."""
+"""Until a node that could not begin a program gets another: it may be about to leave."""
 MOVE_SECONDS: Final = 5.0
 """How long before a drained node leaves its programs are moved."""
 SCARCE_BYTES: Final = 1024 * 1024 * 1024
@@ -52,17 +52,19 @@ class NodeInfo(Protocol):
     @property
     def address(self) -> str: ...
     @property
+    def cores(self) -> int: ...
+    @property
     def is_draining(self) -> bool: ...
     @property
     def leaves_at(self) -> float:
-        """When a node that is drained goes, in seconds since 1970; infinite where nobody said."""
+        """When a drained node goes, in seconds since 1970; infinite without a deadline."""
 
 
 class Nodes(Protocol):
     """The cluster."""
 
     own_tools: EngineTools | None
-    """That nodes call themselves; set before the first is joined."""
+    """Tools that nodes call themselves; set before the first is joined."""
 
     async def seen(self) -> Sequence[NodeInfo]:
         """The nodes that are alive."""
@@ -75,7 +77,7 @@ class Nodes(Protocol):
         """
 
     async def leave(self, node_id: str) -> None:
-        """End what `join` began there."""
+        """Undo `join`."""
 
 
 class Fleet:
@@ -88,19 +90,18 @@ class Fleet:
         self._links: dict[str, NodeLink] = {}
         self._sessions: dict[str, NodeLink] = {}
         self._unfit: dict[str, float] = {}
-        """Until when each node that could not be used is left alone."""
+        """Time until which each node that could not be used is left alone."""
         self._changed = asyncio.Event()
         self._watch: asyncio.Task[None] | None = None
         self._leaving: set[asyncio.Task[None]] = set()
         self._joining: dict[str, asyncio.Task[None]] = {}
         self._runs = itertools.count(1)
-        self.started: Counter[str] = Counter()
+        self._started: Counter[str] = Counter()
         self.moved: Counter[str] = Counter()
-        """Programs that began on each node, and that went on elsewhere when it was lost; by its address."""
+        """Programs that began on each node, and that continued elsewhere when it was lost; by its address."""
 
     @property
     def links(self) -> tuple[NodeLink, ...]:
-        """Links that can be used now."""
         return tuple(self._links.values())
 
     @property
@@ -114,14 +115,14 @@ class Fleet:
             loads.append(
                 NodeLoad(
                     address=address, guests=room.guests, guest_memory_bytes=room.guest_bytes, programs=programs,
-                    started=self.started[address], moved=self.moved[address],
+                    started=self._started[address], moved=self.moved[address],
                 )
             )  # fmt: skip
         return tuple(loads)
 
     def next_run(self, link: NodeLink) -> int:
-        """A number that no run has had, for one that begins there."""
-        self.started[link.facts.address] += 1
+        """A new number, for a run that begins there."""
+        self._started[link.facts.address] += 1
         return next(self._runs)
 
     async def start(self) -> None:
@@ -142,7 +143,7 @@ class Fleet:
         self._watch = asyncio.create_task(self._keep_watch())
 
     async def close(self) -> None:
-        """Let go of every node."""
+        """Leave every node."""
         tasks = [*self._joining.values(), *([self._watch] if self._watch is not None else [])]
         for task in tasks:
             task.cancel()
@@ -169,7 +170,7 @@ class Fleet:
             async with asyncio.timeout(self._wait_seconds):
                 while (link := self._pick(session)) is None:
                     self._changed.clear()
-                    # Nobody says when a node has rested.
+                    # Nothing is set when a node has rested.
                     with contextlib.suppress(TimeoutError):
                         async with asyncio.timeout(REST_SECONDS):
                             await self._changed.wait()
@@ -194,19 +195,17 @@ class Fleet:
         self._unfit[link.facts.node_id] = asyncio.get_running_loop().time() + REST_SECONDS
 
     def note_session(self, session: str, link: NodeLink | None) -> None:
-        """Where the guest of a session is now, if it has one."""
+        """Remember which node has the guest of a session, if any."""
         if link is None:
             self._sessions.pop(session, None)
         else:
             self._sessions[session] = link
 
     def has_session(self, session: str) -> bool:
-        """Whether a guest of it waits on a node that is there."""
         link = self._sessions.get(session)
         return link is not None and not link.is_lost
 
     def end_session(self, session: str) -> None:
-        """End its guest."""
         link = self._sessions.pop(session, None)
         if link is not None:
             link.send(wire.EndSession(session))
@@ -227,7 +226,7 @@ class Fleet:
         )
         self._links.pop(link.facts.node_id, None)
         self._sessions = {session: other for session, other in self._sessions.items() if other is not link}
-        # It may live and be partitioned: nothing of the runtime's must stay on it.
+        # It may be alive behind a partition: nothing of the runtime must stay on it.
         task = asyncio.create_task(self._nodes.leave(link.facts.node_id))
         self._leaving.add(task)
         task.add_done_callback(self._leaving.discard)
@@ -239,7 +238,7 @@ class Fleet:
             try:
                 await self._look()
                 last_reason = ""
-            # The cluster itself may be away for a while; what runs goes on.
+            # The cluster itself may be away for a while; running programs continue.
             except Exception as error:  # noqa: BLE001
                 reason = str(error).partition("\n")[0]
                 if reason != last_reason:  # once, not every second until it is back
@@ -262,7 +261,7 @@ class Fleet:
                 self._joining[node_id] = asyncio.create_task(self._try_to_join(node))
 
     def _heed_drain(self, link: NodeLink, node: NodeInfo) -> None:
-        """No new programs; those that still run move before it goes. Ray ends the node once our actor has left it."""
+        """Start no programs there, and move those that run before it goes. Ray waits for our actor to leave."""
         link.is_draining = node.is_draining
         if not node.is_draining:
             return
@@ -290,9 +289,9 @@ class RayEngine:
 
     Args:
         nodes: The cluster; `from_settings` makes one of an address.
-        isolation: The tier on each node; a node that cannot give it makes entering fail.
+        isolation: The tier on each node; entering fails if a node lacks it.
         wait_seconds: How long a program waits for a node when there is none.
-        lost_after_seconds: After how long a silence a node counts as lost.
+        lost_after_seconds: Silence after which a node counts as lost.
         own_tools: Describes the tools that nodes call themselves, when the engine is entered.
     """
 
@@ -316,7 +315,7 @@ class RayEngine:
         cpus: float = 0.0, host_libraries: bool = False, wait_seconds: float = 60.0, lost_after_seconds: float = 20.0,
         tools_on_nodes: Sequence[str] = (),
     ) -> RayEngine:  # fmt: skip
-        """For the registry: what the runtime says, and the options that a user gives."""
+        """An engine from the settings of the runtime and the options of a user."""
         if tier_named(isolation).name == "none":
             raise UsageError("isolation 'none' cannot be used on a cluster; use 'namespace' or 'landlock'")
         options = NodeOptions(
@@ -336,7 +335,7 @@ class RayEngine:
 
     @property
     def capabilities(self) -> Capabilities:
-        """Guests that wait; modules that every node has; cores of all of them."""
+        """Modules that every node has, and cores of all of them."""
         return self._capabilities
 
     @property
@@ -355,13 +354,11 @@ class RayEngine:
             await self._disconnect()
             raise
         self._fleet = fleet
-        facts = [link.facts for link in fleet.links]
-        module_sets = [node_facts.modules for node_facts in facts if node_facts.modules is not None]
-        modules = frozenset.intersection(*module_sets) if module_sets and len(module_sets) == len(facts) else None
-        self._capabilities = Capabilities(
-            modules=modules, stocked=self, cores=sum(node_facts.cores for node_facts in facts)
-        )
-        self.notes = tuple(dict.fromkeys(note for node_facts in facts for note in node_facts.notes))
+        nodes = [link.facts for link in fleet.links]
+        module_sets = [node.modules for node in nodes if node.modules is not None]
+        modules = frozenset.intersection(*module_sets) if module_sets and len(module_sets) == len(nodes) else None
+        self._capabilities = Capabilities(modules=modules, stocked=self, cores=sum(node.cores for node in nodes))
+        self.notes = tuple(dict.fromkeys(note for node in nodes for note in node.notes))
         return self
 
     async def __aexit__(self, *exc: object) -> None:
@@ -375,20 +372,20 @@ class RayEngine:
             await self._nodes.disconnect()
 
     def open(self, order: Order) -> RayRun:
-        """Start a program. Leaving the context kills the guest and frees all it held."""
+        """Start a program. Leaving the context kills the guest and frees its resources."""
         return RayRun(order, self._open_fleet())
 
     def has_session(self, session: str) -> bool:
-        """Whether the names of that session are still there."""
+        """Whether a guest still has the names of that session."""
         return self._fleet is not None and self._fleet.has_session(session)
 
     def end_session(self, session: str) -> None:
-        """End the guest that the session keeps; harmless if there is none."""
+        """End the guest of a session; harmless if there is none."""
         if self._fleet is not None:
             self._fleet.end_session(session)
 
     async def preload(self, library_set: LibrarySet) -> None:
-        """Have guests with these libraries wait on every node."""
+        """Prepare guests with these libraries on every node."""
         for link in self._open_fleet().links:
             link.send(wire.Preload(library_set))
 

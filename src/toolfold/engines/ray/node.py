@@ -1,8 +1,6 @@
 """Node side of the Ray engine: runs programs on its own engine, reports on them. Knows nothing of Ray.
 
-Rules:
-1. Messages of the runtime are taken in the order of their numbers, however they come in.
-2. What is said waits until it is asked for. A program whose words nobody asks for is not read any further.
+What is said waits until it is asked for. A program whose words nobody asks for is not read any further.
 """
 
 from __future__ import annotations
@@ -11,7 +9,7 @@ import asyncio
 import os
 from collections import deque
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from toolfold.engines.base import Audible, Called, Died, Ended, Order, Printed, ReplayTape, Timed, Waiting
 from toolfold.engines.ray import wire
@@ -19,17 +17,18 @@ from toolfold.errors import ToolfoldError
 from toolfold.models import ReplyMeta
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 
     import msgspec
 
     from toolfold.engines.base import Engine, Event, Run
+    from toolfold.engines.ray.direct import Frames
     from toolfold.engines.ray.wire import FromNode, ToNode
     from toolfold.models import Call, Limits, Reply
 
 
 # ----------------------------------------------------------------------------------------------------
-# Calls that a node serves itself, on their way to the runtime: one record has a call and its reply. Pure.
+# Records of calls that a node serves itself, each a call with its reply. Pure.
 #
 # Rules:
 # 1. Calls are told in the order in which the program made them, replies in the order in which it was given them.
@@ -40,10 +39,10 @@ _PLAIN: Final = ReplyMeta()
 
 
 class CallRecords:
-    """Call records of one program since they were last collected.
+    """Call records of one program since they were last taken.
 
     Args:
-        places: Of the tools in the grant, by name.
+        places: Index of each tool in the grant, by name.
     """
 
     def __init__(self, places: Mapping[str, int]) -> None:
@@ -52,43 +51,41 @@ class CallRecords:
         self._clocks: list[int | float] = []
         self._is_spoilt = False
         self._answered: list[msgspec.Raw] = []
-        self._untold: dict[int, wire.CallOut] = {}
-        """Calls without a reply, by id."""
+        self._unanswered: dict[int, wire.CallOut] = {}
         self.size_bytes = 0
-        """Of what is answered."""
+        """Size of the answered calls."""
 
     def note_tape(self, event: ReplayTape) -> None:
-        """What led to the next calls. It may stand before earlier ones in the same batch, which is heard as a whole."""
+        """Add a tape. It may precede earlier calls in the same batch, which is heard as a whole."""
         self._wakes += event.wakes
         self._clocks += event.clocks
         self._is_spoilt = self._is_spoilt or event.is_spoilt
 
     def note_calls(self, calls: Sequence[Call]) -> None:
-        """They are about to be served."""
         for call in calls:
-            self._untold[call.id] = (call.id, self._places[call.tool], wire.raw(call.arguments), call.line)
+            self._unanswered[call.id] = (call.id, self._places[call.tool], wire.raw(call.arguments), call.line)
 
     def note_reply(self, reply: Reply, place: int, seconds: float) -> wire.WireServed | None:
-        """The program has it, after `place` others. What is returned is in no record: it is to be said after these."""
+        """Add the reply that the program got after `place` others; one that fits in no record is returned."""
         meta, size = reply.meta or _PLAIN, reply.size_bytes or 0
         served = (reply.call_id, place, seconds, reply.value, reply.error, size, meta.attempts, meta.breaker)
-        if next(iter(self._untold), 0) != reply.call_id:
+        if next(iter(self._unanswered), 0) != reply.call_id:
             return wire.WireServed(*served, reply.traceback)
-        _, tool, arguments, line = self._untold.pop(reply.call_id)
+        _, tool, arguments, line = self._unanswered.pop(reply.call_id)
         record = wire.raw((*served, tool, arguments, line, reply.traceback))
         self._answered.append(record)
         self.size_bytes += len(memoryview(record))
         return None
 
     def take(self) -> Iterator[bytes]:
-        """All that was noted, as parts to be said in this order; nothing of it is kept."""
+        """Take everything, as parts to be said in this order."""
         if self._answered or self._wakes or self._clocks or self._is_spoilt:
             yield wire.answered_part(self._wakes, self._clocks, self._is_spoilt, self._answered)
             self._wakes, self._clocks, self._is_spoilt = [], [], False
             self._answered, self.size_bytes = [], 0
-        if self._untold:
-            yield wire.called_part(list(self._untold.values()))
-            self._untold = {}
+        if self._unanswered:
+            yield wire.called_part(list(self._unanswered.values()))
+            self._unanswered = {}
 
 
 HEARTBEAT_SECONDS: Final = 1.0
@@ -102,27 +99,24 @@ _OF_CALLS: Final = (Called, ReplayTape)
 class _Running:
     order: Order
     places: dict[str, int]
-    """Of the tools in the grant, by name."""
+    """Index of each tool in the grant, by name."""
     run: Run | None = None
     own: NodeCalls | None = None
     records: CallRecords | None = None
-    """Of those."""
     own_names: frozenset[str] = frozenset()
     settled: frozenset[int] = frozenset()
     """Calls of own tools that were served on another node."""
     replies: int = 0
-    """That the program was given so far."""
+    """Number of replies that the program has."""
     early: list[Callable[[Run], None]] = field(default_factory=list)
-    """What was asked of it before it was open."""
+    """Commands that came before the run was open."""
     task: asyncio.Task[None] | None = None
 
 
 class NodeCalls(Protocol):
     """Calls of one program to tools of the node."""
 
-    def send(self, call: Call) -> None:
-        """Serve one, now or when there is room."""
-
+    def send(self, call: Call) -> None: ...
     def close(self) -> None:
         """Drop what is in flight."""
 
@@ -131,15 +125,7 @@ class NodeTools(Protocol):
     """Tools that the node calls itself."""
 
     def open(self, limits: Limits, done: Callable[[Call, Reply, float], None]) -> NodeCalls:
-        """For one program; `done` is told of each reply, and of how many seconds it took."""
-
-
-class MessageSink(Protocol):
-    """Takes what a node says."""
-
-    is_full: bool
-
-    def write(self, number: int, body: bytes) -> None: ...
+        """Calls of one program; `done` is called with each reply and the seconds that it took."""
 
 
 class Node:
@@ -155,10 +141,8 @@ class Node:
         self._grants: dict[int, tuple[wire.Grant, dict[str, int]]] = {}
         self._runs: dict[int, _Running] = {}
         self._sessions: set[str] = set()
-        self._next = 0
-        self._early: dict[int, bytes] = {}
         self._outbox = NodeOutbox(self._speak_soon)
-        self._speaker: MessageSink | None = None
+        self._speaker: Frames | None = None
         self._tasks: set[asyncio.Task[None]] = set()
 
     @property
@@ -168,20 +152,18 @@ class Node:
 
     # from the runtime
 
-    def receive(self, number: int, body: bytes) -> None:
-        """A message, in its turn."""
-        self._early[number] = body
-        while (body_now := self._early.pop(self._next, None)) is not None:
-            self._next += 1
-            for message in wire.unpack(body_now):
-                self._take(message)
+    def receive(self, body: bytes) -> None:
+        """Handle a message of the runtime."""
+        for message in wire.unpack(body):
+            self._handle(message)
 
-    def _take(self, message: ToNode) -> None:
+    def _handle(self, message: ToNode) -> None:
         match message:
             case wire.Open():
                 self._open(message)
             case wire.RunReply():
-                self._answer(message)
+                if (running := self._runs.get(message.run)) is not None:
+                    self._do(message.run, lambda run: _give(run, running, message.reply))
             case wire.Stop():
                 self._do(message.run, lambda run: run.stop(message.status, message.problem))
             case wire.RunCommand():
@@ -197,11 +179,6 @@ class Node:
             case wire.Preload():
                 if self._engine.capabilities.stocked is not None:
                     self._spawn(self._engine.capabilities.stocked.preload(message.library_set))
-
-    def _answer(self, message: wire.RunReply) -> None:
-        running = self._runs.get(message.run)
-        if running is not None:
-            self._do(message.run, lambda run: _give(run, running, message.reply))
 
     def _act(self, message: wire.RunCommand) -> None:
         match message.verb:
@@ -237,7 +214,7 @@ class Node:
             files=message.files,
             session=message.session,
             seed=message.seed,
-            tape=wire.tape_of(message),
+            tape=None if message.wakes is None else ReplayTape(message.wakes, message.clocks),
             report_waiting=message.report_waiting,
             on_frozen=(lambda size_bytes: self._outbox.say(key, wire.WireFrozen(size_bytes)))
             if message.report_waiting
@@ -250,8 +227,8 @@ class Node:
             running.records = CallRecords(places)
         running.task = self._spawn(self._serve(key, running))
 
-    def _spawn(self, work: object) -> asyncio.Task[None]:
-        task: asyncio.Task[None] = asyncio.ensure_future(work)  # type: ignore[call-overload]  # a coroutine of any kind
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        task = asyncio.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return task
@@ -282,18 +259,17 @@ class Node:
             if running.order.session:
                 self._outbox.say(key, self._to_message(last, running))
                 self._look_for_sessions(running.order.session)
-        except ToolfoldError as error:
-            self._outbox.say(key, wire.WireDied(str(error), is_unbegun=running.run is None))
         # Whatever broke: its program must not be waited for.
         except Exception as error:  # noqa: BLE001
-            self._outbox.say(key, wire.WireDied(f"{type(error).__name__}: {error}", is_unbegun=running.run is None))
+            text = str(error) if isinstance(error, ToolfoldError) else f"{type(error).__name__}: {error}"
+            self._outbox.say(key, wire.WireDied(text, is_unbegun=running.run is None))
         finally:
             self._runs.pop(key, None)
             if running.own is not None:
                 running.own.close()
 
     def _note(self, key: int, running: _Running, records: CallRecords, event: Called | ReplayTape) -> None:
-        """All calls are told; those of own tools are served here."""
+        """Report all calls, and serve those of own tools here."""
         if isinstance(event, ReplayTape):
             records.note_tape(event)
             self._outbox.hold(key, records)
@@ -345,7 +321,7 @@ class Node:
                 raise AssertionError("only a node serves calls itself")
 
     def _look_for_sessions(self, latest: str) -> None:
-        """A guest that is kept may have pushed others out."""
+        """Report the guests that the latest one has pushed out."""
         self._sessions.add(latest)
         for session in [name for name in self._sessions if not self._engine.has_session(name)]:
             self._sessions.discard(session)
@@ -359,17 +335,17 @@ class Node:
             # In the next turn: more may be said in this one.
             asyncio.get_running_loop().call_soon(self.speak)
 
-    def speak_to(self, speaker: MessageSink | None) -> None:
-        """All that is said goes to this one, without being asked for."""
+    def speak_to(self, speaker: Frames | None) -> None:
+        """Send messages there from now on, instead of waiting for `listen`."""
         self._speaker = speaker
         if speaker is not None:
             self._spawn(self._beat())
             self.speak()
 
     def speak(self) -> None:
-        """Say what there is to say, as far as there is room."""
+        """Send what is due, as far as there is room."""
         while self._speaker is not None and self._outbox.is_due.is_set() and not self._speaker.is_full:
-            self._speaker.write(0, self._outbox.next_message())
+            self._speaker.write(self._outbox.next_message())
 
     async def _beat(self) -> None:
         """Rule 2 of the link: a node that says nothing is lost."""
@@ -380,12 +356,10 @@ class Node:
                 await self._report_load()
 
     async def listen(self) -> bytes:
-        """What there is to say: now, or as soon as there is something; how the node is, if that takes a while."""
+        """Wait for a message; a report of the node's load, if that takes a while."""
         try:
             async with asyncio.timeout(HEARTBEAT_SECONDS):
-                # Two may wait, and the first takes all.
-                while not self._outbox.is_due.is_set():
-                    await self._outbox.is_due.wait()
+                await self._outbox.is_due.wait()
         except TimeoutError:
             await self._report_load()
         return self._outbox.next_message()
@@ -423,7 +397,7 @@ def _release(run: Run, seconds: float) -> None:
 
 
 # ----------------------------------------------------------------------------------------------------
-# What a node has to say, until it is asked for. Knows neither programs nor how messages travel.
+# Outbox of a node. Knows neither programs nor how messages travel.
 #
 # Rules:
 # 1. What is said of one run leaves in the order in which it was said.
@@ -431,19 +405,19 @@ def _release(run: Run, seconds: float) -> None:
 # 3. Beyond some bytes there is no room: whoever says more should wait.
 
 MOST_WAITING_BYTES: Final = 16 * 1024 * 1024
-"""Of what is said and not asked for: programs stand still beyond that."""
+"""Of messages that are not sent yet: programs stand still beyond that."""
 MOST_AT_ONCE_BYTES: Final = 4 * 1024 * 1024
 MOST_NOTED_BYTES: Final = 64 * 1024
 """Of the records of one run: beyond that they count as said."""
 LATER_SECONDS: Final = 0.01
-"""How long what nobody acts on may be held back: printed text, tapes, and calls that the node serves itself."""
+"""How long printed text, tapes, and calls that the node serves itself may be held back: nobody acts on them."""
 
 
 class NodeOutbox:
-    """Messages of a node.
+    """Messages of a node that are not sent yet.
 
     Args:
-        on_due: Told once that something must not wait any longer, until all of it was taken.
+        on_due: Called once when something must not wait any longer, until all of it was taken.
     """
 
     def __init__(self, on_due: Callable[[], None]) -> None:
@@ -451,9 +425,9 @@ class NodeOutbox:
         self._parts: deque[tuple[int, bytes]] = deque()
         self.waiting_bytes = 0
         self._pending_records: dict[int, CallRecords] = {}
-        """What is still to be said of calls, by the run: after all that was said of it, before all that will be."""
+        """Records by run; they go after all messages of it so far, and before the next."""
         self.messages = 0
-        """Number of messages so far."""
+        """Number of messages taken so far."""
         self.is_due = asyncio.Event()
         self.has_room = asyncio.Event()
         self.has_room.set()
@@ -469,7 +443,7 @@ class NodeOutbox:
             self._be_due()
 
     def hold(self, key: int, records: CallRecords) -> None:
-        """Something was noted there, and nobody acts on it."""
+        """Send these records of a run later; nobody acts on them."""
         if key not in self._pending_records:
             self._be_due_later()
             self._pending_records[key] = records
@@ -487,7 +461,7 @@ class NodeOutbox:
             self.has_room.clear()
 
     def _be_due_later(self) -> None:
-        """Asked before there is something: whatever is the first takes the others along."""
+        """Called before something is added: the first takes the others along."""
         if not self._parts and not self._pending_records:
             asyncio.get_running_loop().call_later(LATER_SECONDS, self._be_due)
 
@@ -497,7 +471,7 @@ class NodeOutbox:
             self._on_due()
 
     def next_message(self) -> bytes:
-        """All that there is, or as much as fits in one."""
+        """Take all parts, or as many as fit in one message."""
         for key in tuple(self._pending_records):
             self._flush_records(key)
         parts: dict[int, list[bytes]] = {}
@@ -511,5 +485,5 @@ class NodeOutbox:
         self.waiting_bytes -= size
         if self.waiting_bytes <= MOST_WAITING_BYTES:
             self.has_room.set()
-        number, self.messages = self.messages, self.messages + 1
-        return wire.join(number, [(key, wire.merged(bodies)) for key, bodies in parts.items()])
+        self.messages += 1
+        return wire.join([(key, wire.merged(bodies)) for key, bodies in parts.items()])

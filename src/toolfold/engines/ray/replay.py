@@ -1,6 +1,6 @@
 """History of one program, to replay it on another node when its own is lost. Pure.
 
-The runtime has heard all of it: a replay says it again, and what was heard is left out.
+The runtime has heard all of it: what a replay repeats is left out.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from toolfold.models import Call, Reply
 
 MOST_REPLY_BYTES: Final = 64 * 1024 * 1024
-"""That are kept of one program; one that got more cannot be replayed."""
+"""Kept of one program; one that got more cannot be replayed."""
 
 
 class Diverged(Exception):
@@ -29,35 +29,33 @@ class RunHistory:
     def __init__(self, tape: ReplayTape) -> None:
         self._wakes, self._clocks = list(tape.wakes), list(tape.clocks)
         self.replies: list[Reply] = []
-        """In the order in which they were given."""
+        """In the order in which the program got them."""
         self.settled: list[int] = []
-        """Calls among them that a node served itself."""
+        """Ids of calls that a node served itself."""
         self._reply_bytes = 0
         self._calls: list[Call | bytes] = []
-        """What each was: in short, or as it is where no tool here can change it; a replay is compared with that."""
+        """Calls to compare a replay with: as a digest, or as they are where no tool here can change them."""
         self._output_characters = {"stdout": 0, "stderr": 0}
-        """Characters of each stream."""
         self._replay_characters = {"stdout": 0, "stderr": 0}
-        """Characters that a replay has to say before it says anything new."""
+        """Characters that a replay has to repeat before it prints anything new."""
         self._calls_again = 0
         self._last_id = 0
         self.lost_node = ""
-        """Where it was last, if that is lost."""
+        """Address of its last node, if that is lost."""
         self.why_not = ""
-        """It cannot be replayed, and this is why."""
+        """Why it cannot be replayed; empty if it can."""
 
     @property
     def tape(self) -> ReplayTape:
-        """All that is on tape so far."""
         return ReplayTape(tuple(self._wakes), tuple(self._clocks))
 
     def answered(self, reply: Reply) -> None:
-        """A reply on its way to the program."""
+        """Add a reply of the runtime."""
         size = reply.size_bytes if reply.size_bytes is not None else len(encode(reply.value))
         self._keep(len(self.replies), reply, size)
 
     def served(self, place: int, reply: Reply, size: int) -> None:
-        """A reply that a node gave to the program, before those that were on their way then."""
+        """Add a reply of a node, which the program got before those that were on their way then."""
         self.settled.append(reply.call_id)
         self._keep(place, reply, size)
 
@@ -86,7 +84,7 @@ class RunHistory:
         """The event, or what is new of it.
 
         Raises:
-            Diverged: The program does not do again what it did.
+            Diverged: The program does not repeat what it did.
         """
         if isinstance(event, Called):
             return self._called(event)
@@ -108,11 +106,7 @@ class RunHistory:
         return Called(*new) if new else None
 
     def observe_served(self, call: Call) -> bool:
-        """A call that a node has served; whether it was made for the first time.
-
-        Raises:
-            Diverged: The program does not do again what it did.
-        """
+        """Add a call that a node has served; whether it is new. Raises as `observe`."""
         if self._is_repeated(call):
             return False
         self._calls.append(call)

@@ -15,7 +15,6 @@ import secrets
 from collections import deque
 from typing import TYPE_CHECKING, Final, Literal
 
-import msgspec
 from msgspec import structs
 
 from toolfold.engines.base import Called, Died, Ended, Printed, ReplayTape, Served, ServedCall, Waiting
@@ -40,10 +39,10 @@ if TYPE_CHECKING:
 STOP_SECONDS: Final = 5.0
 """How long a node has to end a program that is stopped, before it is ended without it."""
 _SLACK_BYTES: Final = 64 * 1024 * 1024
-"""Of all that a program says, beyond its limits: output, tapes, the frames themselves."""
+"""Output, tapes and frames of a program beyond its limits."""
 _LAST: Final = (Ended, Died)
 _HEARD_TO_THE_END: Final = (Printed, Served, Ended)
-"""What counts of a program that is being stopped."""
+"""Events of a program that count while it is being stopped."""
 _TRIES: Final = 10
 """On how many nodes a program may begin."""
 
@@ -95,7 +94,7 @@ class RayRun:
         return self._events.popleft()
 
     def nudge(self, event: Waiting) -> None:
-        """An event of the host's own, in its turn."""
+        """Queue an event of the host."""
         if self._state != "over":
             self._push(event)
 
@@ -115,9 +114,8 @@ class RayRun:
         limits = order.limits
         self._left_bytes = limits.sent_bytes + limits.data_bytes + _SLACK_BYTES
         link.runs[self._key] = self
-        # Names in a guest cannot be brought back, so that there is no use for a tape.
-        tape = None if order.session and order.tape is None else past.tape
-        wakes, clocks = (None, ()) if tape is None else (tape.wakes, tape.clocks)
+        # Names in a guest cannot be restored, so a session has no use for a tape.
+        tape = past.tape if order.tape is not None or not order.session else None
         granted = link.grant(order.tools)
         self._own.names = granted.own if order.may_serve else frozenset()
         link.send(
@@ -129,8 +127,8 @@ class RayRun:
                 files=tuple(order.files),
                 session=order.session,
                 seed=self._seed,
-                wakes=wakes,
-                clocks=clocks,
+                wakes=None if tape is None else tape.wakes,
+                clocks=() if tape is None else tape.clocks,
                 report_waiting=order.report_waiting,
                 may_serve=order.may_serve,
                 settled=tuple(past.settled),
@@ -140,7 +138,7 @@ class RayRun:
             link.send(wire.RunReply(self._key, reply))
 
     def _leave(self) -> None:
-        """It is over; have the node end what it still has of the program."""
+        """End the run, and what the node still has of it."""
         link, self._link = self._link, None
         if link is not None:
             link.runs.pop(self._key, None)
@@ -152,7 +150,7 @@ class RayRun:
             self._moving.cancel()
 
     def lose_node(self, why: str) -> None:
-        """Go on elsewhere, if that is possible."""
+        """Continue on another node, if that is possible."""
         node = self._link.facts.address if self._link is not None else "a node"
         self._past.lost_node = node
         self._link = None
@@ -167,7 +165,7 @@ class RayRun:
             self._push(Died(text))
         elif self._state == "running":
             self._move()
-        # One that is held moves when it is released: its timers stand still until then.
+        # A held one moves when it is released: its timers stand still until then.
 
     def _move(self) -> None:
         self._moving = asyncio.create_task(self._go_elsewhere())
@@ -188,7 +186,7 @@ class RayRun:
     # from the node
 
     def hear(self, body: bytes) -> None:
-        """A part of a message."""
+        """Handle a part of a message, which is not decoded yet."""
         link = self._link
         try:
             self._left_bytes -= len(body)
@@ -197,9 +195,9 @@ class RayRun:
             for message in wire.read(body):
                 self._handle_message(message)
                 if self._link is not link:
-                    return  # it has ended, or goes on elsewhere
+                    return  # it has ended, or continues elsewhere
         except Violation as breach:
-            # Not elsewhere: whatever made the node say that may well be in the program.
+            # Not moved: whatever made the node say that may well be in the program.
             self._push(Died(f"the node of the program sent {breach}"))
             if link is not None:
                 link.lose(f"it sent {breach}")
@@ -227,7 +225,7 @@ class RayRun:
         if isinstance(event, Ended) and (unanswered := self._own.unanswered()) is not None:
             self._push(unanswered)
         if isinstance(event, _LAST) and self._link is not None:
-            # It has ended there: to have it closed would only wake the node once more.
+            # It has ended there: to close it would only wake the node once more.
             self._link.runs.pop(self._key, None)
             self._link = None
         self._push(event)
@@ -279,7 +277,6 @@ class RayRun:
             status=message.status, value=message.value, problem=message.problem, files=message.files,
             deleted=message.deleted.intersection(file.name for file in self._order.files), notes=message.notes,
         )  # fmt: skip
-        # A program that is stopped ends as whoever stopped it said.
         if self._stopping is not None and ended.status != self._stopping.status:
             raise Violation("an end that is not the one that was asked for")
         return ended
@@ -302,26 +299,23 @@ class RayRun:
         """Hand a reply to the program; ignored once the run is over."""
         if self._state == "over":
             return
-        if reply.traceback:
-            reply = msgspec.structs.replace(
-                reply, traceback=""
-            )  # it is for people here, and names folders of this host
+        if reply.traceback:  # for people here; it names folders of this host
+            reply = structs.replace(reply, traceback="")
         self._past.answered(reply)
         if self._link is not None:
             self._link.send(wire.RunReply(self._key, reply))
 
     def hold(self) -> None:
-        """The execution pauses: the program's timers stand still until `release`."""
+        """Pause: the program's timers stand still until `release`."""
         if self._state == "running":
             self._state = "held"
             self._act("hold")
 
     def release(self) -> None:
-        """The execution continues."""
         self.release_after(0.0)
 
     def release_after(self, seconds: float) -> None:
-        """As `release`, with timers as if so much time had passed; on another node than before, as if none had."""
+        """Continue, with timers as if so much time had passed; on another node than before, as if none had."""
         if self._state == "held":
             self._state = "running"
             if self._link is None and self._moving is None:
@@ -329,7 +323,7 @@ class RayRun:
             self._act("release", seconds)
 
     def ask_for_output(self) -> None:
-        """Have what was printed so far come now."""
+        """Request what was printed so far."""
         self._act("output")
 
     def _act(self, verb: Literal["hold", "release", "output"], seconds: float = 0.0) -> None:
@@ -353,7 +347,7 @@ class RayRun:
 
 
 # ----------------------------------------------------------------------------------------------------
-# Calls of one program that its node serves itself, seen from the runtime. Not a word of the node is trusted. Pure.
+# Calls of one program that its node serves itself, seen from the runtime. Nothing from the node is trusted. Pure.
 
 _MOST_ERROR_CHARACTERS: Final = 10_000
 """The router cuts an error's text to a fifth of that, and its traceback to less than half."""
@@ -366,24 +360,20 @@ class NodeServedCalls:
 
     Args:
         past: Keeps the replies, for a replay.
-        limits: Of the program.
+        limits: Limits of the program.
     """
 
     def __init__(self, past: RunHistory, limits: Limits) -> None:
         self.names: frozenset[str] = frozenset()
-        """Of the tools that the node may call."""
+        """Names of the tools that the node may call."""
         self._past = past
         self._limits = limits
         self._open: dict[int, Call] = {}
 
     def without(self, called: Called) -> Called | None:
-        """The calls that the runtime has to serve; the others are kept."""
-        rest = []
-        for call in called.calls:
-            if call.tool in self.names:
-                self._open[call.id] = call
-            else:
-                rest.append(call)
+        """The calls that the runtime has to serve; the others wait here for their replies."""
+        self._open.update({call.id: call for call in called.calls if call.tool in self.names})
+        rest = [call for call in called.calls if call.tool not in self.names]
         return Called(*rest) if rest else None
 
     def answered(self, message: WireAnswered, tools: Sequence[ToolSpec]) -> Served | None:
@@ -391,7 +381,7 @@ class NodeServedCalls:
 
         Raises:
             Violation: No node that calls these tools says that.
-            Diverged: The program does not do again what it did.
+            Diverged: The program does not repeat what it did.
         """
         if not self.names:
             raise Violation("a reply to no call of its own")
@@ -405,18 +395,14 @@ class NodeServedCalls:
             if name not in self.names:
                 raise Violation("a reply to no call of its own")
             call = Call(id=record.call_id, tool=name, arguments=record.arguments, line=record.line)
-            # One that was in flight on a lost node was told of before.
+            # A call that was in flight on a lost node is known already.
             if not past.observe_served(call) and self._open.pop(call.id, None) is None:
                 raise Violation("a reply to no call of its own")
             served.append(ServedCall(call, self._reply(record), record.seconds))
         return Served(served) if served else None
 
     def served(self, message: WireServed) -> Served:
-        """A reply that the program has.
-
-        Raises:
-            Violation: It is a reply to no call of these, or none that a router gives.
-        """
+        """Reply that the program has; raises as `answered`."""
         call = self._open.pop(message.call_id, None)
         if call is None:
             raise Violation("a reply to no call of its own")

@@ -2,18 +2,18 @@
 
 Rules:
 1. A message is a list of parts, each with all that is said of one run, so that one broken part breaks one run.
-2. Nothing from a node is unpickled. Its bytes are weighed before they are read, and read by typed decoders; values
-   are walked once more, because a decoder of anything lets through what no program of ours can say.
+2. Nothing from a node is unpickled. Its size is checked before it is read, by typed decoders; values are walked once
+   more, because a decoder of `Any` lets through what no program of ours can say.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from typing import Any, Final, Literal, TypeAlias
 
 import msgspec
 
-from toolfold.engines.base import ReplayTape
 from toolfold.models import File, LibrarySet, Limits, Media, Problem, Program, Reply, Status, ToolSpec
 from toolfold.protocol.codec import MAX_DEPTH, Violation, decoder, encode
 
@@ -22,7 +22,7 @@ MAX_MESSAGE_BYTES: Final = 1024 * 1024 * 1024
 
 # To a node. Trusted there: whoever can call an actor can run anything on its node.
 class Grant(msgspec.Struct, array_like=True, tag=0):
-    """Tools by a number: many programs have the same."""
+    """Tools under a number: many programs have the same."""
 
     number: int
     tools: tuple[ToolSpec, ...]
@@ -41,12 +41,13 @@ class Open(msgspec.Struct, array_like=True, tag=1):
     session: str
     seed: int
     wakes: tuple[int, ...] | None
-    """`None`: without a tape."""
+    """`None` if there is no tape."""
     clocks: tuple[int | float, ...]
+    """Those of nanoseconds are integers, and must stay so."""
     report_waiting: bool
     may_serve: bool = False
     settled: tuple[int, ...] = ()
-    """Calls of the node's own tools whose replies are among those that follow: it was on another node before."""
+    """Calls of the node's own tools that another node has answered; their replies follow."""
 
 
 class RunReply(msgspec.Struct, array_like=True, tag=2):
@@ -62,7 +63,7 @@ class RunCommand(msgspec.Struct, array_like=True, tag=3):
     run: int
     verb: Literal["hold", "release", "output", "close"]
     seconds: float = 0.0
-    """Of the pause that a release ends: how much counts for the program's timers."""
+    """For a release: how much of the pause counts for the program's timers."""
 
 
 class Stop(msgspec.Struct, array_like=True, tag=4):
@@ -80,13 +81,13 @@ class EndSession(msgspec.Struct, array_like=True, tag=5):
 
 
 class Preload(msgspec.Struct, array_like=True, tag=6):
-    """Have guests with these libraries wait."""
+    """Prepare guests with these libraries."""
 
     library_set: LibrarySet
 
 
 class Forget(msgspec.Struct, array_like=True, tag=7):
-    """A grant that no program will have any more."""
+    """Drop a grant."""
 
     number: int
 
@@ -96,12 +97,10 @@ _to_node: Final = decoder(list[ToNode])
 
 
 def pack(messages: list[ToNode]) -> bytes:
-    """For `unpack` on a node."""
     return encode(messages)
 
 
 def unpack(body: bytes) -> list[ToNode]:
-    """Unpack messages of the runtime."""
     return _to_node.decode(body)
 
 
@@ -155,13 +154,13 @@ class WireDied(msgspec.Struct, array_like=True, forbid_unknown_fields=True, tag=
 
 
 class WireFrozen(msgspec.Struct, array_like=True, forbid_unknown_fields=True, tag=6, gc=False):
-    """How much the program takes that stands still in a pause."""
+    """Memory of a program that is frozen in a pause."""
 
     held_bytes: int
 
 
 class WireGone(msgspec.Struct, array_like=True, forbid_unknown_fields=True, tag=7, gc=False):
-    """A guest that a session kept had to make room; not of any run."""
+    """Guest of a session that had to make room; not part of any run."""
 
     session: str
 
@@ -175,11 +174,11 @@ class WireRoom(msgspec.Struct, array_like=True, forbid_unknown_fields=True, tag=
 
 
 class WireReply(msgspec.Struct, array_like=True, forbid_unknown_fields=True, gc=False):
-    """The reply to a call that the node has served."""
+    """Reply to a call that the node has served."""
 
     call_id: int
     place: int
-    """How many replies the program had before it."""
+    """Number of replies that the program had before it."""
     seconds: float
     value: Any
     error: str | None
@@ -196,7 +195,7 @@ class WireServed(WireReply, tag=9, gc=False):
 
 
 class WireRecord(WireReply, gc=False):
-    """The same with the rest of the call, as in `WireCalled`."""
+    """Reply together with its call, as in `WireCalled`."""
 
     tool: int
     arguments: dict[str, Any]
@@ -205,7 +204,7 @@ class WireRecord(WireReply, gc=False):
 
 
 class WireAnswered(msgspec.Struct, array_like=True, forbid_unknown_fields=True, tag=10, gc=False):
-    """Calls that were made and answered one after the other, and all that came on tape meanwhile."""
+    """Calls that were answered one after the other, and the tape of that time."""
 
     wakes: list[int]
     clocks: list[int | float]
@@ -228,15 +227,14 @@ FromNode: TypeAlias = (
 )
 _WITH_VALUE: Final = (WireServed, WireEnded)
 _LEAVES: Final = frozenset({str, int, bool, bytes, Media, type(None)})
-"""Nothing in these needs a look."""
+"""Types of values that need no check."""
 _part: Final = decoder(list[FromNode])
-_parts: Final = msgspec.msgpack.Decoder(tuple[int, list[tuple[int, bytes]]])
+_parts: Final = msgspec.msgpack.Decoder(list[tuple[int, bytes]])
 _join: Final = msgspec.msgpack.Encoder()
 _UNREADABLE: Final = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, ValueError)
 
 
 def part(message: FromNode) -> bytes:
-    """One part of a message of a node."""
     return encode((message,))
 
 
@@ -246,7 +244,7 @@ CallOut: TypeAlias = tuple[int, int, msgspec.Raw, int]
 
 # Any: whatever a program sends.
 def raw(value: Any) -> msgspec.Raw:
-    """Encoded now, to be a field of what is encoded later."""
+    """Encode a field of what is encoded later."""
     return msgspec.Raw(encode(value))
 
 
@@ -261,20 +259,20 @@ def answered_part(wakes: list[int], clocks: list[int | float], is_spoilt: bool, 
 
 
 def merged(parts: list[bytes]) -> bytes:
-    """Parts of one run as one, which is shorter, and quicker to read."""
+    """Join parts of one run, which is shorter, and quicker to read."""
     if len(parts) == 1:
         return parts[0]
     # Each is a list of one, whose head takes a byte; in their place comes the head of a longer list.
     return b"\xdd" + len(parts).to_bytes(4) + b"".join([memoryview(body)[1:] for body in parts])
 
 
-def join(number: int, parts: list[tuple[int, bytes]]) -> bytes:
-    """A message: its number, and parts with the run of each."""
-    return _join.encode((number, parts))
+def join(parts: list[tuple[int, bytes]]) -> bytes:
+    """A message of parts, each with its run."""
+    return _join.encode(parts)
 
 
-def split(body: object) -> tuple[int, list[tuple[int, bytes]]]:
-    """The number and the parts of a message.
+def split(body: object) -> list[tuple[int, bytes]]:
+    """The parts of a message.
 
     Raises:
         Violation: It is not one.
@@ -288,7 +286,7 @@ def split(body: object) -> tuple[int, list[tuple[int, bytes]]]:
 
 
 def read(body: bytes) -> list[FromNode]:
-    """All that is said in one part.
+    """The messages in one part.
 
     Raises:
         Violation: No node of ours says that.
@@ -313,28 +311,20 @@ def read(body: bytes) -> list[FromNode]:
 def _check(value: object, depth: int) -> None:
     if depth > MAX_DEPTH + 1:
         raise Violation(f"a value nested more than {MAX_DEPTH} levels deep")
-    kind = type(value)
-    if kind is dict:
-        assert isinstance(value, dict)
-        for key, item in value.items():
-            if type(key) is not str:
-                raise Violation("an object with a key that is not text")
-            if type(item) not in _LEAVES:
-                _check(item, depth + 1)
-    elif kind is list:
-        assert isinstance(value, list)
-        for item in value:
-            if type(item) not in _LEAVES:
-                _check(item, depth + 1)
-    elif kind is float:
-        assert isinstance(value, float)
+    if isinstance(value, dict):
+        if any(type(key) is not str for key in value):
+            raise Violation("an object with a key that is not text")
+        items: Iterable[object] = value.values()
+    elif isinstance(value, list):
+        items = value
+    elif isinstance(value, float):
         if not math.isfinite(value):
             raise Violation("a number that is not finite")
-    elif kind not in _LEAVES:
-        raise Violation(f"a value of type {kind.__name__!r}")
-
-
-def tape_of(message: Open) -> ReplayTape | None:
-    """The tape that a program is started with."""
-    # `ReplayTape.clocks` says float; a clock in nanoseconds is an int, and must stay one.
-    return None if message.wakes is None else ReplayTape(message.wakes, message.clocks)
+        return
+    elif type(value) in _LEAVES:
+        return
+    else:
+        raise Violation(f"a value of type {type(value).__name__!r}")
+    for item in items:
+        if type(item) not in _LEAVES:
+            _check(item, depth + 1)
