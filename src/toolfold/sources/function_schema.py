@@ -15,27 +15,54 @@ from typing import Any, Final, NotRequired
 from pydantic import ConfigDict, PydanticUserError, TypeAdapter, ValidationError
 from pydantic.errors import PydanticUndefinedAnnotation
 from pydantic.fields import FieldInfo
+from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
 from pydantic_core import ErrorDetails, SchemaValidator
 from typing_extensions import TypedDict  # pydantic refuses the one in `typing` before Python 3.12
 
 from toolfold.errors import ToolArgumentsInvalid, ToolError, UsageError
 from toolfold.models import Json, Value
 from toolfold.sources.function_signature import Docstring, first_line, schema_error
-from toolfold.sources.function_types import FunctionSchema
 from toolfold.tools.arguments import TOO_LARGE_TO_EXPLAIN, bad_argument, missing, sample, show_value, unknown, wrong
 from toolfold.tools.values import show_path, to_value
 
+_NUMBER: Final = {"type": "number"}
+
+
+class FunctionSchema(GenerateJsonSchema):
+    """Pydantic's schemas without titles made from names, with the types that programs have."""
+
+    # Any: pydantic's schemas are large unions of typed dicts that nothing here looks into.
+    def field_title_should_be_set(self, _: Any) -> bool:
+        return False
+
+    def bytes_schema(self, schema: Any) -> JsonSchemaValue:
+        # Bytes that a program has as `bytes`; `binary` is what others write for base64 or a file.
+        return {**super().bytes_schema(schema), "type": "string", "format": "bytes"}
+
+    def decimal_schema(self, schema: Any) -> JsonSchemaValue:
+        if self.mode == "serialization":  # exact text where a float would lose digits
+            return {"anyOf": [dict(_NUMBER), {"type": "string"}]}
+        return super().decimal_schema(schema)
+
+    def timedelta_schema(self, schema: Any) -> JsonSchemaValue:
+        if self.mode == "serialization":
+            return {**_NUMBER, "description": "seconds"}
+        text = {"type": "string", "format": "duration"}
+        return {"anyOf": [dict(_NUMBER), text], "description": "seconds, or an ISO 8601 duration"}
+
+    def emit_warning(self, kind: Any, detail: str) -> None:
+        """Stay silent: a default that JSON cannot show is left out of the schema."""
+
+
+_NO_SCHEMA: Final = (PydanticUserError, PydanticUndefinedAnnotation)
 _Prepare = Callable[[Mapping[str, Value]], Mapping[str, Any]]
 
 
 def input_of(name: str, signature: inspect.Signature, docstring: Docstring) -> tuple[_Prepare, dict[str, Json]]:
     """The check of the arguments and the schema that describes it, both made by pydantic."""
-    named_parameters = [
-        parameter for parameter in signature.parameters.values() if parameter.kind is not parameter.VAR_KEYWORD
-    ]
-    var_keyword = next(
-        (parameter for parameter in signature.parameters.values() if parameter.kind is parameter.VAR_KEYWORD), None
-    )
+    parameters = signature.parameters.values()
+    named_parameters = [parameter for parameter in parameters if parameter.kind is not parameter.VAR_KEYWORD]
+    var_keyword = next((parameter for parameter in parameters if parameter.kind is parameter.VAR_KEYWORD), None)
     adapter, schema = _build_adapter(name, named_parameters, is_open=var_keyword is not None)
     prepare_extra = None if var_keyword is None else _build_extra_check(name, var_keyword, schema)
     for named_parameter in named_parameters:
@@ -67,7 +94,7 @@ def input_of(name: str, signature: inspect.Signature, docstring: Docstring) -> t
 
 
 def _build_extra_check(name: str, parameter: inspect.Parameter, schema: dict[str, Json]) -> _Prepare | None:
-    """The check of arguments that have no name in the signature, `**parameter`; adds to the schema what it says."""
+    """The check of `**parameter`, whose schema is added to that of the arguments."""
     annotation = parameter.annotation
     if annotation is Any or annotation is object:
         return None
@@ -76,9 +103,8 @@ def _build_extra_check(name: str, parameter: inspect.Parameter, schema: dict[str
     try:
         adapter = TypeAdapter(dict[str, annotation])  # type: ignore[valid-type]  # as above
         extra_schema = adapter.json_schema(schema_generator=FunctionSchema)
-    except (PydanticUserError, PydanticUndefinedAnnotation) as error:
-        reason = f"{getattr(annotation, '__name__', annotation)} is not a type that arguments can have"
-        raise schema_error(name, f"**{parameter.name}", reason) from error
+    except _NO_SCHEMA as error:
+        raise _type_error(name, f"**{parameter.name}", annotation) from error
     schema["additionalProperties"] = extra_schema["additionalProperties"]
     if "$defs" in extra_schema:
         schema["$defs"] = {**schema.get("$defs", {}), **extra_schema["$defs"]}
@@ -107,15 +133,19 @@ def _build_adapter(
     try:
         adapter = TypeAdapter(shape)
         schema = adapter.json_schema(schema_generator=FunctionSchema)
-    except (PydanticUserError, PydanticUndefinedAnnotation) as error:
+    except _NO_SCHEMA as error:
         culprit = next((parameter for parameter in parameters if not _has_schema(parameter)), None)
         if culprit is None:
             raise UsageError(f"{name!r} cannot be a tool: {first_line(str(error))}") from error
-        reason = f"{getattr(culprit.annotation, '__name__', culprit.annotation)} is not a type that arguments can have"
-        raise schema_error(name, culprit.name, reason) from error
+        raise _type_error(name, culprit.name, culprit.annotation) from error
     schema.pop("title", None)
     schema.setdefault("properties", {})
     return adapter, schema
+
+
+def _type_error(name: str, parameter: str, annotation: Any) -> UsageError:
+    reason = f"{getattr(annotation, '__name__', annotation)} is not a type that arguments can have"
+    return schema_error(name, parameter, reason)
 
 
 def _annotation(parameter: inspect.Parameter) -> Any:
@@ -135,7 +165,7 @@ def _is_required(parameter: inspect.Parameter) -> bool:
 def _has_schema(parameter: inspect.Parameter) -> bool:
     try:
         TypeAdapter(parameter.annotation).json_schema(schema_generator=FunctionSchema)
-    except (PydanticUserError, PydanticUndefinedAnnotation):
+    except _NO_SCHEMA:
         return False
     return True
 
@@ -156,7 +186,7 @@ def output_schema(annotation: Any, docstring: Docstring) -> dict[str, Json] | No
         return None
     try:
         schema = TypeAdapter(annotation).json_schema(mode="serialization", schema_generator=FunctionSchema)
-    except (PydanticUserError, PydanticUndefinedAnnotation):
+    except _NO_SCHEMA:
         return None  # a DataFrame, for instance: it works, but says nothing of its columns
     if docstring.returns:
         schema.setdefault("description", docstring.returns)
@@ -164,7 +194,7 @@ def output_schema(annotation: Any, docstring: Docstring) -> dict[str, Json] | No
 
 
 # ----------------------------------------------------------------------------------------------------
-# What is wrong with arguments, in words that a model can act on: pydantic's findings, said as the router says them.
+# Errors of arguments, in words that a model can act on: pydantic's errors in the style of the router's.
 
 _SHOULD_BE: Final = re.compile(r"Input should be (?:a valid (?P<noun>[^,]+).*|(?P<rest>.+))", re.DOTALL)
 _MANY_ERRORS: Final = 500
@@ -182,7 +212,7 @@ def explain_error(
     name: str, error: ValidationError, arguments: Mapping[str, Value], adapter: TypeAdapter[Any], names: Sequence[str]
 ) -> ToolArgumentsInvalid:
     part = sample(dict(arguments))
-    # What is small is looked at whole, for the number of mistakes; in a large value the first one has to do.
+    # A small value is checked whole, for the number of mistakes; of a large one the first mistake has to do.
     if part == arguments or error.error_count() > _MANY_ERRORS:
         try:
             adapter.validator.validate_python(part)
@@ -195,7 +225,7 @@ def explain_error(
 
 
 def limit_unknown(arguments: Mapping[str, Value], known_names: Sequence[str]) -> Mapping[str, Value]:
-    """What is as wrong, with less of it to look at: pydantic makes an error for each name that it does not know."""
+    """Drop most unknown arguments: pydantic makes an error for each of them."""
     unknown_names = itertools.islice((name for name in arguments if name not in known_names), MANY_UNKNOWN)
     names = [*(name for name in known_names if name in arguments), *unknown_names]
     return {name: arguments[name] for name in names}
@@ -219,7 +249,7 @@ def _noun(noun: str) -> str:
 
 
 def _real_path(loc: tuple[int | str, ...], arguments: Mapping[str, Value]) -> list[int | str]:
-    """The steps that exist in the data; pydantic adds some of its own, for instance for a union."""
+    """Steps that exist in the data; pydantic adds others, for instance for a union."""
     path: list[int | str] = []
     value: Any = arguments
     for step in loc:
@@ -232,7 +262,7 @@ def _real_path(loc: tuple[int | str, ...], arguments: Mapping[str, Value]) -> li
 
 
 # ----------------------------------------------------------------------------------------------------
-# The check of a pydantic type that stops at the first mistake in a list, set, tuple or dict.
+# Check of a pydantic type that stops at the first mistake in a list, set, tuple or dict.
 #
 # Pydantic collects them all: 8,000 wrong items against a union of two lists are 16,000 errors, and all that time nobody
 # else is served. What it accepts, and as what, stays the same.
@@ -245,7 +275,7 @@ _INNER: Final = frozenset({
     "strict_schema", "json_schema", "python_schema", "var_args_schema", "var_kwargs_schema", "arguments_schema",
     "choices", "steps", "definitions", "fields",
 })  # fmt: skip
-"""The keys of a core schema that hold schemas. Never defaults or metadata, whose values are somebody else's."""
+"""Keys of a core schema that hold schemas. Never defaults or metadata, whose values are not ours."""
 _OPAQUE: Final = "function-wrap"
 """Its function sees the errors, and may drop the wrong items that they name."""
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import functools
 import inspect
+import operator
 import sys
+import types
 import typing
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, NotRequired
 
 from toolfold.errors import UsageError
 
@@ -18,7 +20,7 @@ Function = Callable[..., Any]
 
 
 def resolve_signature(fn: Function, name: str, namespace: dict[str, Any]) -> inspect.Signature:
-    """The signature with real types in place of annotations that are text."""
+    """Signature with real types in place of annotations that are text."""
     origin = origin_of(fn)
     if inspect.isgeneratorfunction(origin) or inspect.isasyncgenfunction(origin):
         raise UsageError(f"{name!r} cannot be a tool: it yields; return a list instead")
@@ -69,11 +71,8 @@ def local_names(fn: Function) -> dict[str, Any]:
 def _resolve_annotation(annotation: Any, names: dict[str, Any]) -> Any:
     if annotation is inspect.Parameter.empty:
         return Any
-    # Imported here: it brings pydantic, which a runtime without functions does without.
-    from toolfold.sources.function_types import portable  # noqa: PLC0415
-
     holder = SimpleNamespace(__annotations__={"it": annotation})
-    return portable(typing.get_type_hints(holder, globalns=names, include_extras=True)["it"])
+    return _portable(typing.get_type_hints(holder, globalns=names, include_extras=True)["it"])
 
 
 def _resolve_or_any(signature: inspect.Signature, names: dict[str, Any]) -> Any:
@@ -82,6 +81,57 @@ def _resolve_or_any(signature: inspect.Signature, names: dict[str, Any]) -> Any:
     # As above; and a tool works without a word on what it returns.
     except Exception:  # noqa: BLE001
         return Any
+
+
+def _portable(annotation: Any) -> Any:
+    """Annotation with `typing.TypedDict`s, which pydantic refuses before Python 3.12, replaced."""
+    return annotation if sys.version_info >= (3, 12) else _make_portable(annotation, {})
+
+
+def _make_portable(annotation: Any, cache: dict[Any, Any]) -> Any:
+    if typing.is_typeddict(annotation):
+        return _typed_dict(annotation, cache)
+    arguments = typing.get_args(annotation)
+    origin = typing.get_origin(annotation)
+    if not arguments or origin is typing.Literal:
+        return annotation
+    if origin is typing.Annotated:
+        return typing.Annotated[(_make_portable(arguments[0], cache), *arguments[1:])]
+    ported = tuple(
+        _make_portable(argument, cache) if isinstance(argument, type) or typing.get_args(argument) else argument
+        for argument in arguments
+    )
+    if ported == arguments:
+        return annotation
+    if origin in (typing.Union, types.UnionType):
+        return functools.reduce(operator.or_, ported)
+    return annotation.copy_with(ported) if hasattr(annotation, "copy_with") else origin[ported]
+
+
+def _typed_dict(annotation: Any, cache: dict[Any, Any]) -> Any:
+    if annotation in cache:
+        return cache[annotation]
+    # Imported here: a runtime without functions does without it.
+    from typing_extensions import TypedDict  # noqa: PLC0415
+
+    cache[annotation] = Any  # a recursive one is not described further
+    hints = typing.get_type_hints(annotation, include_extras=True)
+    fields = {name: _make_portable(_without_qualifier(hint), cache) for name, hint in hints.items()}
+    optional = annotation.__optional_keys__
+    # Any: mypy wants literal names here, and these are known at run time only.
+    make_typed_dict: Any = TypedDict
+    ported = make_typed_dict(
+        annotation.__name__,
+        {key: NotRequired[field_type] if key in optional else field_type for key, field_type in fields.items()},
+    )
+    ported.__doc__ = annotation.__doc__
+    cache[annotation] = ported
+    return ported
+
+
+def _without_qualifier(hint: Any) -> Any:
+    """Without `Required` and `NotRequired`, which are in `__optional_keys__` already."""
+    return typing.get_args(hint)[0] if typing.get_origin(hint) in (typing.Required, typing.NotRequired) else hint
 
 
 def schema_error(name: str, parameter: str, reason: str) -> UsageError:
@@ -93,12 +143,12 @@ def first_line(text: str) -> str:
 
 
 # ----------------------------------------------------------------------------------------------------
-# What the docstring of a function says of it, of its parameters and of what it returns.
+# Docstring of a function, with its parameters and its return value.
 
 
 @dataclass(frozen=True, slots=True)
 class Docstring:
-    """What a docstring says."""
+    """Parsed docstring."""
 
     description: str = ""
     parameters: Mapping[str, str] = field(default_factory=dict)

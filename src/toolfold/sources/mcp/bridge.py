@@ -13,7 +13,7 @@ import re
 import unicodedata
 import webbrowser
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -38,20 +38,11 @@ from toolfold.tools.tool import CallContext, Tool
 
 def extra_tools(supervisors: Sequence[ServerSupervisor]) -> tuple[Tool, ...]:
     """`read_resource`, `list_resources` and `get_prompt`, each if a server can serve it."""
-    with_resources = {
-        supervisor.server.name: supervisor
-        for supervisor in supervisors
-        if supervisor.capabilities.resources is not None
-    }
-    with_prompts = {
-        supervisor.server.name: supervisor for supervisor in supervisors if supervisor.capabilities.prompts is not None
-    }
-    tools: list[Tool] = []
-    if with_resources:
-        tools += [_list_resources(with_resources), _read_resource(with_resources)]
-    if with_prompts:
-        tools.append(_get_prompt(with_prompts))
-    return tuple(tools)
+    by_name = {supervisor.server.name: supervisor for supervisor in supervisors}
+    with_resources = {name: entry for name, entry in by_name.items() if entry.capabilities.resources is not None}
+    with_prompts = {name: entry for name, entry in by_name.items() if entry.capabilities.prompts is not None}
+    makers = (_list_resources, _read_resource) if with_resources else ()
+    return (*(make(with_resources) for make in makers), *([_get_prompt(with_prompts)] if with_prompts else []))
 
 
 def _list_resources(supervisors: Mapping[str, ServerSupervisor]) -> Tool:
@@ -96,9 +87,8 @@ def _get_prompt(supervisors: Mapping[str, ServerSupervisor]) -> Tool:
         try:
             result = await supervisor.call(work, may_repeat=True)
         except ToolFailed as error:
-            names = ", ".join(
-                entry.name for entry in await supervisor.call(McpConnection.list_prompts, may_repeat=True)
-            )
+            prompts = await supervisor.call(McpConnection.list_prompts, may_repeat=True)
+            names = ", ".join(prompt.name for prompt in prompts)
             raise ToolFailed(f"{error}; the prompts of {supervisor.server.name!r} are: {names}") from error
         return [
             {"role": entry.role, "content": content_value([entry.content], parses=False)} for entry in result.messages
@@ -130,11 +120,15 @@ def _tool(
         name=name, python_name=name, description=description, input_schema=schema, output_schema=output,
         read_only=True, idempotent=True, source="mcp",
     )  # fmt: skip
+    return _never_retried(spec, call_within)
 
-    async def call(arguments: Mapping[str, Any]) -> Value:
-        return await call_within(arguments, CallContext())
 
-    return Tool(spec=spec, call=call, call_within=call_within, retry="never")
+# Any: as above.
+def _never_retried(spec: ToolSpec, call_within: Callable[[Mapping[str, Any], CallContext], Awaitable[Value]]) -> Tool:
+    """A tool whose supervisor has tried again where that is safe."""
+    return Tool(
+        spec=spec, call=lambda arguments: call_within(arguments, CallContext()), call_within=call_within, retry="never"
+    )
 
 
 # ----------------------------------------------------------------------------------------------------
@@ -155,7 +149,7 @@ _FOREIGN: Final = re.compile(r"[^A-Za-z0-9_-]")
 
 @dataclass(frozen=True, slots=True)
 class Names:
-    """What one tool is called."""
+    """Names of one tool."""
 
     name: str
     python_name: str
@@ -165,7 +159,7 @@ class Names:
 
 
 def names_of(tools: Iterable[tuple[str, str]]) -> dict[tuple[str, str], Names]:
-    """The names of each `(server, tool)`; their order does not matter."""
+    """Names of each `(server, tool)`, in any order."""
     keys = sorted(set(tools))
     servers = {server for server, _ in keys}
     domains = _unique({(server,): (identifier(server), server) for server in servers})
@@ -177,7 +171,7 @@ def names_of(tools: Iterable[tuple[str, str]]) -> dict[tuple[str, str], Names]:
 
 
 def clean(text: str) -> str:
-    """One part of a name, by Claude Code's rule."""
+    """Part of a name, by Claude Code's rule."""
     return _FOREIGN.sub(lambda sign: "_" * (2 if ord(sign[0]) > 0xFFFF else 1), text)
 
 
@@ -201,7 +195,7 @@ def _build_names(key: tuple[str, str], name: str, domain: str, short: str) -> Na
 
 
 def _unique(candidates: Mapping[tuple[str, ...], tuple[str, str]]) -> dict[tuple[str, ...], str]:
-    """From wish and plain spelling to names, no two alike, none too long."""
+    """Names from candidates and plain spellings, no two alike, none too long."""
     count = Counter(candidate for candidate, _ in candidates.values())
     exact = Counter(candidate for candidate, plain in candidates.values() if candidate == plain)
     names: dict[tuple[str, ...], str] = {}
@@ -220,16 +214,16 @@ _log: Final = logging.getLogger(__name__)
 
 
 class Bridge:
-    """Enter it to connect, in the background, to all servers at once; leaving it ends every child process.
+    """Connections to MCP servers, opened in the background when it is entered; leaving it ends every child process.
 
     Args:
         servers: No two of one name.
-        outer: What the client outside can do; without it servers are told that it can do nothing.
+        outer: The client outside; without it servers are told that it can do nothing.
         on_change: Called, in the event loop, when `tools()` has changed.
         on_sign_in: Called with a server's name and the address where a person must sign in; opens a browser.
-        eras: Where the protocol eras of servers are remembered; by default in the user's cache folder.
+        eras: The file of protocol eras; by default in the user's cache folder.
         tokens: The folder of sign-ins; by default in the user's data folder.
-        remembered: The folder of what servers listed last time; by default in the user's state folder.
+        remembered: The folder of the last listings; by default in the user's state folder.
     """
 
     def __init__(
@@ -279,7 +273,7 @@ class Bridge:
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
     def tools(self) -> tuple[Tool, ...]:
-        """What is known now, also from last time; the same objects until something changes."""
+        """The tools known now, also from last time; the same objects until something changes."""
         if self._tools is None:
             listed_tools = {
                 (name, tool.name): tool for name, supervisor in self._supervisors.items() for tool in supervisor.tools
@@ -291,11 +285,11 @@ class Bridge:
         return self._tools
 
     def status(self) -> tuple[ServerStatus, ...]:
-        """How each server is doing, in the order of the config."""
+        """Status of each server, in the order of the config."""
         return tuple(supervisor.status for supervisor in self._supervisors.values())
 
     async def settled(self, names: Iterable[str] | None = None, *, timeout_seconds: float) -> None:
-        """Until these servers, or all, have listed their tools or failed; or until the time is up."""
+        """Wait until these servers, or all, have listed their tools or failed, or the time is up."""
         selected_names = self._supervisors.keys() if names is None else set(names) & self._supervisors.keys()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(timeout_seconds):
@@ -303,7 +297,7 @@ class Bridge:
                     await self._supervisors[name].settled()
 
     async def roots_changed(self) -> None:
-        """The folders of the client outside are others now: servers of the older era, which keep them, are told."""
+        """Notify servers of the older era, which keep the folders of the client outside."""
         for supervisor in self._supervisors.values():
             await supervisor.tell_roots_changed()
 
@@ -327,11 +321,10 @@ def _open_browser(server: str, url: str) -> None:
 
 
 # ----------------------------------------------------------------------------------------------------
-# Bridged tools: what a server lists, as a `Tool` that calls it there.
+# Bridged tools: a listed tool of a server as a `Tool` that calls it there.
 
 
 def bridged_tool(tool: types.Tool, names: Names, supervisor: ServerSupervisor, outer: Outer | None) -> Tool:
-    """One tool of one server."""
     tool = _with_bounded_schemas(tool, names.name)
     read = value_reader(tool, names.name)
     spec = _spec(tool, names, supervisor)
@@ -347,11 +340,7 @@ def bridged_tool(tool: types.Tool, names: Names, supervisor: ServerSupervisor, o
 
         return read(await supervisor.call(work, may_repeat=may_repeat))
 
-    async def call(arguments: Mapping[str, Any]) -> Value:
-        return await call_within(arguments, CallContext())
-
-    # The keeper has tried again where that is safe.
-    return Tool(spec=spec, call=call, call_within=call_within, retry="never")
+    return _never_retried(spec, call_within)
 
 
 def _with_bounded_schemas(tool: types.Tool, name: str) -> types.Tool:
@@ -400,7 +389,7 @@ def _progress_callback(
 
 
 # ----------------------------------------------------------------------------------------------------
-# A server's results as values that a program can use.
+# Results of a server as values that a program can use.
 #
 # * `structuredContent` first, whatever JSON it is. Where the output schema only wraps a value in
 # `{"result": ...}`, the value; text in it that holds JSON is parsed.
@@ -413,11 +402,7 @@ _WRAPPED: Final = "result"
 
 
 def value_reader(tool: types.Tool, name: str) -> Callable[[types.CallToolResult], Value]:
-    """How to read this tool's results; `name` is for the warning about a result that breaks its schema.
-
-    Raises, when called:
-        ToolFailed: the tool says that it failed.
-    """
+    """Reader of this tool's results; it raises `ToolFailed` where the tool says that it failed."""
     wraps = _wraps(tool.output_schema)
     check = _Check(tool.output_schema, name) if tool.output_schema is not None else None
 
@@ -440,7 +425,7 @@ def value_reader(tool: types.Tool, name: str) -> Callable[[types.CallToolResult]
 
 
 def output_schema(tool: types.Tool) -> Mapping[str, Json] | None:
-    """The schema of what `value_reader` gives; `None` for text that may hold JSON."""
+    """Schema of the values of `value_reader`; `None` for text that may hold JSON."""
     schema = tool.output_schema
     if schema is None or not _wraps(schema):
         return schema
@@ -451,15 +436,11 @@ def output_schema(tool: types.Tool) -> Mapping[str, Json] | None:
 
 
 def content_value(parts: list[types.ContentBlock], *, parses: bool) -> Value:
-    """The value of a list of content parts."""
     values = [_part(part, parses=parses) for part in parts]
-    if not values:
-        return None
-    return values[0] if len(values) == 1 else values
+    return values[0] if len(values) == 1 else values or None
 
 
 def resource_value(contents: types.TextResourceContents | types.BlobResourceContents) -> Value:
-    """Text as text, anything else as a file."""
     return contents.text if isinstance(contents, types.TextResourceContents) else _file(contents)
 
 
@@ -521,7 +502,7 @@ def _wraps(schema: Mapping[str, Json] | None) -> bool:
 
 
 def _types(schema: Mapping[str, Json]) -> list[str]:
-    """The types that a schema names, also in its alternatives."""
+    """Types of a schema and of its alternatives."""
     kind = schema.get("type", [])
     kinds = [kind] if isinstance(kind, str) else list(kind)
     for option in (*schema.get("anyOf", ()), *schema.get("oneOf", ())):
@@ -530,7 +511,7 @@ def _types(schema: Mapping[str, Json]) -> list[str]:
 
 
 class _Check:
-    """Says once for each tool that its results break its own schema; the data is kept all the same."""
+    """Check of results against the tool's own schema, which only warns, once."""
 
     def __init__(self, schema: Mapping[str, Json], name: str) -> None:
         self._name = name

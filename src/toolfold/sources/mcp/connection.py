@@ -6,12 +6,12 @@ import asyncio
 import contextlib
 import importlib.metadata
 import logging
-import os
 import re
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from contextvars import ContextVar
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, Literal, Protocol, TypeAlias, TypeVar
 
@@ -29,24 +29,25 @@ from mcp_types.version import LATEST_MODERN_VERSION, MODERN_PROTOCOL_VERSIONS
 from pydantic import ValidationError
 
 from toolfold.errors import ToolError
+from toolfold.sources.private_files import write_private_file
 
 # ----------------------------------------------------------------------------------------------------
-# Which of the two protocol eras a server speaks, found out once and remembered.
+# Protocol era of a server, probed once and remembered in the user's cache folder.
 #
-# Asking costs: some servers ignore the question (so it has a time limit), some exit on it (so the
-# next connection does not ask). What was found is kept in a file of the user's cache folder.
+# A probe costs: some servers ignore it (so it has a time limit), some exit on it (so the next connection does not
+# probe).
 
 Era: TypeAlias = Literal["legacy", "modern"]
 
 PROBE_SECONDS: Final = 2.0
 _MAX_AGE_SECONDS: Final = 7 * 24 * 3600
-"""Then the server is asked again: it may have been updated."""
+"""Then the server is probed again: it may have been updated."""
 _MAX_SERVERS: Final = 500
 _log: Final = logging.getLogger(__name__)
 
 
 async def negotiate(session: ClientSession, known_era: Era | None) -> Era:
-    """Agree on a version; `known` spares the question or the time limit.
+    """Agree on a version; a known era spares the probe or its time limit.
 
     Raises:
         MCPError: the server speaks no version that we do, or hung up.
@@ -56,7 +57,7 @@ async def negotiate(session: ClientSession, known_era: Era | None) -> Era:
     try:
         await session.initialize()
     except MCPError as error:
-        # It was updated since; or it starts slowly, and read our question after its time was up.
+        # It was updated since; or it starts slowly, and read our probe after its time was up.
         if error.code != UNSUPPORTED_PROTOCOL_VERSION:
             raise
         await session.discover()
@@ -79,7 +80,7 @@ async def _try_discover(session: ClientSession, seconds: float | None) -> bool:
 
 
 class EraCache:
-    """What is remembered, by server. Never fails: without a file it remembers in memory."""
+    """Protocol eras by server. Never fails: without a file it remembers in memory."""
 
     def __init__(self, path: Path | None = None) -> None:
         self._path = path or platformdirs.user_cache_path("toolfold", appauthor=False) / "mcp-eras.json"
@@ -96,10 +97,7 @@ class EraCache:
         entries = self._entries = {**self._read(), **self._load(), identity: (era, time.time())}
         newest = sorted(entries.items(), key=lambda item: -item[1][1])[:_MAX_SERVERS]
         with contextlib.suppress(OSError):
-            self._path.parent.mkdir(parents=True, exist_ok=True)
-            draft = self._path.with_suffix(f".{os.getpid()}")
-            draft.write_bytes(msgspec.json.encode(dict(newest)))
-            draft.replace(self._path)
+            write_private_file(self._path, msgspec.json.encode(dict(newest)))
 
     def _load(self) -> dict[str, tuple[Era, float]]:
         if self._entries is None:
@@ -114,7 +112,7 @@ class EraCache:
 
 
 # ----------------------------------------------------------------------------------------------------
-# Replies that cannot be read: whose they are, so that their calls end at once and not at their timeout.
+# Unreadable replies, matched to their calls, which then end at once and not at their timeout.
 
 UNREADABLE: Final = "the server's reply could not be read, so it is unknown whether the call took effect"
 _ID: Final = re.compile(rb'"id"\s*:\s*(\d{1,15}|"[^"\\]{1,64}")')
@@ -122,7 +120,7 @@ _BODY: Final = re.compile(rb'"(?:result|error)"\s*:')
 
 
 def broken_reply(line: bytes) -> types.JSONRPCError | None:
-    """An error for the call that a broken line seems to answer; `None` for anything else that a server prints."""
+    """Error for the call that a broken line seems to answer; `None` for anything else that a server prints."""
     if not line.lstrip().startswith(b"{") or b'"jsonrpc"' not in line or _BODY.search(line) is None:
         return None
     request_id = _request_id(line)
@@ -143,7 +141,7 @@ def _request_id(line: bytes) -> int | str | None:
 
 
 def _likely_id(line: bytes) -> int | str | None:
-    """The first id if it stands before the body, where a body has no part in it; else the last."""
+    """The first id if it stands before the body, else the last: ids between may be part of the body."""
     ids = list(_ID.finditer(line))
     body = _BODY.search(line)
     if not ids or body is None:
@@ -154,16 +152,16 @@ def _likely_id(line: bytes) -> int | str | None:
 
 
 # ----------------------------------------------------------------------------------------------------
-# What the client outside can do for a bridged server: answer questions, name folders, show progress.
+# Client outside, which can answer questions of a bridged server, name folders and show progress.
 #
 # Its types are the SDK's own, so that nothing is lost between a bridged server and the interface's client.
 
 EXECUTION: Final[ContextVar[str]] = ContextVar("toolfold_execution", default="")
-"""The execution whose call a question belongs to, while it is asked in that call's own task."""
+"""Execution whose call a question belongs to, while it is asked in that call's own task."""
 
 
 class Outer(Protocol):
-    """The way out, one for a bridge. Only what it can do is declared to bridged servers, when they connect.
+    """Client outside of a bridge. Only what it can do is declared to bridged servers, when they connect.
 
     `execution_id` is that of the program whose call is meant; empty where that cannot be known.
     """
@@ -179,22 +177,18 @@ class Outer(Protocol):
         Raises:
             ToolError: there is no way to ask any more; the call that the question belongs to fails with its text.
         """
-        ...
 
     async def roots(self) -> Sequence[Root]:
         """The folders that the client works in."""
-        ...
 
     def progress(
         self, *, server: str, tool: str, execution_id: str, progress: float, total: float | None, message: str
     ) -> None:
-        """How far a call is; must not block."""
-        ...
+        """Show the progress of a call; must not block."""
 
     # Any: a log message may hold any JSON value.
     def log(self, *, server: str, level: str, data: Any) -> None:
-        """What a server has to say beside its replies; must not block."""
-        ...
+        """Pass on a log message of a server; must not block."""
 
 
 MAX_PAGES: Final = 1000
@@ -202,16 +196,16 @@ MAX_ROUNDS: Final = 20
 """Questions that one call may ask, one after another."""
 _RELISTEN_SECONDS: Final = 1.0
 
-_Result = TypeVar("_Result")
+_Page = TypeVar("_Page", bound=types.PaginatedResult)
 # Any: what the three methods that may ask have in common is not in their types.
-_SendRequest = Callable[[types.InputResponses | None, str | None], Awaitable[Any]]
+_SendRequest = Callable[..., Awaitable[Any]]
 
 
 class LenientSession(ClientSession):
-    """The SDK's session, which gives a result that does not fit its schema instead of nothing."""
+    """The SDK's session, which returns a result that does not fit its schema instead of nothing."""
 
     async def validate_tool_result(self, name: str, result: types.CallToolResult) -> None:
-        """`values` looks at that, and only warns."""
+        """The bridge checks that, and only warns."""
 
 
 class McpConnection:
@@ -237,78 +231,54 @@ class McpConnection:
     async def list_tools(self) -> list[types.Tool]:
         if self.capabilities.tools is None and self.era == "legacy":
             return []  # many servers answer with an error what they do not offer
-
-        async def page(cursor: str | None) -> tuple[list[types.Tool], str | None]:
-            result = await self._session.list_tools(params=types.PaginatedRequestParams(cursor=cursor))
-            return result.tools, result.next_cursor
-
-        return await _all_pages(page)
+        return [tool async for page in _pages(self._session.list_tools) for tool in page.tools]
 
     async def list_resources(self) -> list[types.Resource]:
-        async def page(cursor: str | None) -> tuple[list[types.Resource], str | None]:
-            result = await self._session.list_resources(params=types.PaginatedRequestParams(cursor=cursor))
-            return result.resources, result.next_cursor
-
-        return await _all_pages(page)
+        return [resource async for page in _pages(self._session.list_resources) for resource in page.resources]
 
     async def list_prompts(self) -> list[types.Prompt]:
-        async def page(cursor: str | None) -> tuple[list[types.Prompt], str | None]:
-            result = await self._session.list_prompts(params=types.PaginatedRequestParams(cursor=cursor))
-            return result.prompts, result.next_cursor
-
-        return await _all_pages(page)
+        return [prompt async for page in _pages(self._session.list_prompts) for prompt in page.prompts]
 
     async def call_tool(
         self, name: str, arguments: Mapping[str, Any], *, execution_id: str, on_progress: ProgressFnT | None
     ) -> types.CallToolResult:
         """One call, with every question that the server asks before it answers."""
-
-        async def send(responses: types.InputResponses | None, state: str | None) -> Any:
-            return await self._session.call_tool(
-                name,
-                dict(arguments),
-                progress_callback=on_progress,
-                input_responses=responses,
-                request_state=state,
-                allow_input_required=True,
-            )
-
-        with _ActiveExecution(self._executions, execution_id):
-            try:
-                result = await self._call_with_answers(send)
-            except MCPError as error:
-                if error.code != types.HEADER_MISMATCH:
-                    raise
-                await self.list_tools()  # the tool's schema has changed, and with it the headers of a call
-                result = await self._call_with_answers(send)
+        send = partial(self._session.call_tool, name, dict(arguments), progress_callback=on_progress)
+        try:
+            result = await self._call_with_answers(send, execution_id)
+        except MCPError as error:
+            if error.code != types.HEADER_MISMATCH:
+                raise
+            await self.list_tools()  # the tool's schema has changed, and with it the headers of a call
+            result = await self._call_with_answers(send, execution_id)
         assert isinstance(result, types.CallToolResult)
         return result
 
     async def read_resource(self, uri: str, *, execution_id: str) -> types.ReadResourceResult:
-        async def send(responses: types.InputResponses | None, state: str | None) -> Any:
-            return await self._session.read_resource(
-                uri, input_responses=responses, request_state=state, allow_input_required=True
-            )
-
-        with _ActiveExecution(self._executions, execution_id):
-            result = await self._call_with_answers(send)
+        result = await self._call_with_answers(partial(self._session.read_resource, uri), execution_id)
         assert isinstance(result, types.ReadResourceResult)
         return result
 
     async def get_prompt(self, name: str, arguments: Mapping[str, str], *, execution_id: str) -> types.GetPromptResult:
-        async def send(responses: types.InputResponses | None, state: str | None) -> Any:
-            return await self._session.get_prompt(
-                name, dict(arguments), input_responses=responses, request_state=state, allow_input_required=True
-            )
-
-        with _ActiveExecution(self._executions, execution_id):
-            result = await self._call_with_answers(send)
+        send = partial(self._session.get_prompt, name, dict(arguments))
+        result = await self._call_with_answers(send, execution_id)
         assert isinstance(result, types.GetPromptResult)
         return result
 
-    async def _call_with_answers(self, send: _SendRequest) -> Any:
-        """The new era's way to ask: the server answers with questions, and is asked again with the answers."""
-        result = await _read(send(None, None))
+    # Any: as above.
+    async def _call_with_answers(self, send: _SendRequest, execution_id: str) -> Any:
+        self._executions.append(execution_id)
+        token = EXECUTION.set(execution_id)
+        try:
+            return await self._answer_questions(send)
+        finally:
+            EXECUTION.reset(token)
+            self._executions.remove(execution_id)
+
+    # Any: as above.
+    async def _answer_questions(self, send: _SendRequest) -> Any:
+        """The new era's way to ask: the server answers with questions, and is sent the request again with answers."""
+        result = await _send(send, None, None)
         rounds = 0
         while isinstance(result, types.InputRequiredResult):
             rounds += 1
@@ -319,7 +289,7 @@ class McpConnection:
                 responses = {key: await self._ask(key, request) for key, request in result.input_requests.items()}
             else:
                 await asyncio.sleep(min(0.05 * 2**rounds, 1.0))
-            result = await _read(send(responses, result.request_state))
+            result = await _send(send, responses, result.request_state)
         return result
 
     async def _ask(self, key: str, request: types.InputRequest) -> types.InputResponse:
@@ -330,12 +300,12 @@ class McpConnection:
         return response
 
     async def tell_roots_changed(self) -> None:
-        """The newer era asks for them with each call, and needs no word of it."""
+        """Notify a server of the older era; the newer one asks for them with each call."""
         if self.era == "legacy":
             await self._session.send_notification(types.RootsListChangedNotification())
 
     async def watch(self, on_change: Callable[[], None]) -> None:
-        """Tell of changes, in the era that has to be asked for them; ends with the connection."""
+        """Subscribe to changes, in the era that needs it; ends with the connection."""
         if self.version not in MODERN_PROTOCOL_VERSIONS:
             return
         while True:
@@ -353,9 +323,9 @@ class McpConnection:
 
 
 # Any: as above.
-async def _read(reply: Awaitable[Any]) -> Any:
+async def _send(send: _SendRequest, responses: types.InputResponses | None, state: str | None) -> Any:
     try:
-        return await reply
+        return await send(input_responses=responses, request_state=state, allow_input_required=True)
     except ValidationError as error:  # JSON, but not of the shape that such a reply has
         raise MCPError(types.INTERNAL_ERROR, UNREADABLE) from error
 
@@ -429,28 +399,12 @@ class _ClientHandlers:
         self.outer.log(server=self._name, level=params.level, data=params.data)
 
 
-class _ActiveExecution:
-    """Marks an execution as one that has a call here, for questions that do not say whose they are."""
-
-    def __init__(self, executions: list[str], execution_id: str) -> None:
-        self._executions = executions
-        self._id = execution_id
-
-    def __enter__(self) -> None:
-        self._executions.append(self._id)
-        self._token = EXECUTION.set(self._id)
-
-    def __exit__(self, *_: object) -> None:
-        EXECUTION.reset(self._token)
-        self._executions.remove(self._id)
-
-
-async def _all_pages(page: Callable[[str | None], Awaitable[tuple[list[_Result], str | None]]]) -> list[_Result]:
+async def _pages(fetch: Callable[..., Awaitable[_Page]]) -> AsyncIterator[_Page]:
     """Every page of a list; a cursor that comes again ends it, or a broken server would be read for ever."""
-    items, cursor = await page(None)
+    page = await fetch(params=types.PaginatedRequestParams(cursor=None))
+    yield page
     visited: set[str] = set()
-    while cursor is not None and cursor not in visited and len(visited) < MAX_PAGES:
+    while (cursor := page.next_cursor) is not None and cursor not in visited and len(visited) < MAX_PAGES:
         visited.add(cursor)
-        next_items, cursor = await page(cursor)
-        items += next_items
-    return items
+        page = await fetch(params=types.PaginatedRequestParams(cursor=cursor))
+        yield page

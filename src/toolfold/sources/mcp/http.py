@@ -1,9 +1,9 @@
 """HTTP transports to an MCP server: streamable HTTP, and the older SSE.
 
-The SDK ends the whole connection when one POST fails to connect, and calls every refusal "an error
-response". `_Client` stands below it and answers such a POST in the server's place, so that only the
-call that met the failure gets it, in words, and knows whether anything was sent. By SSE, the SDK stops
-sending after such a POST and tells nobody; `_SseClient` answers it on the stream.
+The SDK ends the whole connection when one POST fails to connect, and calls every refusal "an error response". `_Client`
+stands below it and answers such a POST in the server's place, so that only its caller gets the failure, and knows
+whether anything was sent. By SSE, the SDK stops sending after such a POST and tells nobody; `_SseClient` answers it on
+the stream.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _QUEUED_MESSAGES: Final = 1000
 
 @asynccontextmanager
 async def open_url(server: Server, auth: httpx2.Auth | None) -> AsyncIterator[TransportStreams]:
-    """The SDK's two streams to the server; nothing is sent yet, except by SSE.
+    """Open the SDK's two streams to the server; nothing is sent yet, except by SSE.
 
     Raises:
         httpx2.HTTPError: by SSE, where the server is not there.
@@ -100,7 +100,7 @@ async def _fill(inbox: ServerInbox, read: ReadStream[SessionMessage | Exception]
 
 
 class _PostFailure(Exception):
-    """A POST that failed: the code and the words that its caller gets."""
+    """Failed POST, with the code and the text that its caller gets."""
 
     def __init__(self, code: int, text: str) -> None:
         super().__init__(text)
@@ -108,7 +108,7 @@ class _PostFailure(Exception):
 
 
 class _Client(httpx2.AsyncClient):
-    """Failures of one POST, as the JSON-RPC errors that the SDK hands to the one who made it."""
+    """Client that answers a failed POST with the JSON-RPC error that the SDK hands to its caller."""
 
     # Any: the options are those of `AsyncClient.send`.
     async def send(self, request: httpx2.Request, **options: Any) -> httpx2.Response:
@@ -117,7 +117,9 @@ class _Client(httpx2.AsyncClient):
         try:
             return await self._send_checked(request, **options)
         except _PostFailure as failure:
-            return _error(request, failure)
+            error = {"code": failure.code, "message": str(failure)}
+            # The SDK puts the request's own id in.
+            return httpx2.Response(503, json={"jsonrpc": "2.0", "id": None, "error": error}, request=request)
 
     # Any: as above.
     async def _send_checked(self, request: httpx2.Request, **options: Any) -> httpx2.Response:
@@ -144,7 +146,7 @@ class _Client(httpx2.AsyncClient):
 
 
 class _SseClient(_Client):
-    """The same where the answers of POSTs are not read: it puts an error on the stream, and the SDK goes on."""
+    """Client for SSE, where answers of POSTs are not read: it puts an error on the stream."""
 
     # Any: the options are those of `AsyncClient`, and of its `send`.
     def __init__(self, inbox: ServerInbox, **options: Any) -> None:
@@ -170,12 +172,6 @@ class _SseClient(_Client):
                 data = ErrorData(code=failure.code, message=str(failure))
                 self._inbox.put(SessionMessage(JSONRPCError(jsonrpc="2.0", id=message.id, error=data)))
             return httpx2.Response(202, request=request)
-
-
-def _error(request: httpx2.Request, failure: _PostFailure) -> httpx2.Response:
-    # Any: a JSON-RPC error; the SDK puts the request's own id in.
-    body: dict[str, Any] = {"jsonrpc": "2.0", "id": None, "error": {"code": failure.code, "message": str(failure)}}
-    return httpx2.Response(503, json=body, request=request)
 
 
 def _status(response: httpx2.Response) -> str:

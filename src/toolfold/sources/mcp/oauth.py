@@ -8,9 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
 import socket
-import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -31,6 +29,7 @@ from pydantic import AnyUrl, BaseModel, ValidationError
 
 from toolfold.errors import ToolUnreachable
 from toolfold.sources.mcp.server import OAuth, Server
+from toolfold.sources.private_files import write_private_file
 
 _Model = TypeVar("_Model", bound=BaseModel)
 
@@ -39,7 +38,7 @@ _HEAD: Final = b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nConnection: close
 
 
 def token_folder() -> Path:
-    """Where the files of all servers are."""
+    """Default folder of token files."""
     return platformdirs.user_data_path("toolfold", appauthor=False) / "mcp-tokens"
 
 
@@ -48,8 +47,8 @@ class SignIn(OAuthClientProvider):
 
     Args:
         server: With `auth` and `url`.
-        folder: Of the token file.
-        on_wait: Told the address to open in a browser, and `None` when that is over.
+        folder: Where the token file is.
+        on_wait: Called with the address to open in a browser, and with `None` when that is over.
     """
 
     def __init__(self, server: Server, folder: Path, on_wait: Callable[[str | None], None]) -> None:
@@ -73,7 +72,7 @@ class SignIn(OAuthClientProvider):
         self._file.own_redirect = self._callback.uri
 
     async def _initialize(self) -> None:
-        """With what the SDK does not keep: without it a restart would ask the person again."""
+        """Restore what the SDK does not: otherwise a restart would ask the person again."""
         await super()._initialize()
         self.context.token_expiry_time = self._file.expires_at
         self.context.oauth_metadata = self._file.metadata
@@ -101,7 +100,7 @@ class TokenFile:
 
     @property
     def callback_port(self) -> int:
-        """The one that the client was registered with, for some servers compare it."""
+        """Port that the client was registered with, for some servers compare it."""
         port = self._contents.get("port")
         return self._auth.callback_port or (port if isinstance(port, int) else 0)
 
@@ -148,21 +147,11 @@ class TokenFile:
 
     def _write(self, **changes: Any) -> None:
         self._contents = {**self._contents, **changes}
-        self._path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        # `mkstemp` makes it 0600 from its first moment.
-        draft, name = tempfile.mkstemp(dir=self._path.parent)
-        try:
-            with os.fdopen(draft, "wb") as file:
-                file.write(msgspec.json.encode(self._contents))
-            os.replace(name, self._path)
-        except BaseException:
-            with contextlib.suppress(OSError):
-                os.unlink(name)
-            raise
+        write_private_file(self._path, msgspec.json.encode(self._contents))
 
 
 class Callback:
-    """The listener that a browser comes back to; it listens only while one is expected."""
+    """Listener for a browser's return; it listens only while one is expected."""
 
     def __init__(self, port: int, wait_seconds: float) -> None:
         self._port = _find_free_port(port)

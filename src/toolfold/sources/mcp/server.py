@@ -5,10 +5,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import logging
-import os
 import re
-import secrets
-import stat
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -21,6 +18,7 @@ import platformdirs
 from pydantic import TypeAdapter, ValidationError
 
 from toolfold.errors import UsageError
+from toolfold.sources.private_files import FileRefused, drop_oldest_files, read_private_file, write_private_file
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,7 +46,7 @@ class Server:
     command: str | None = None
     args: Sequence[str] = ()
     env: Mapping[str, str] = field(default_factory=dict, repr=False)
-    """On top of what it inherits."""
+    """Variables on top of what it inherits."""
     inherit_env: bool = True
     """stdio: it gets this process' variables; if not, only those that commands need, such as PATH and HOME."""
     withheld: frozenset[str] = frozenset()
@@ -84,21 +82,21 @@ class ServerStatus:
     name: str
     state: ServerState
     tools: int = 0
-    """Those that it listed last, also while it is away, and before it is there for the first time."""
+    """Number of tools that it listed last, also while it is away, and before it has connected."""
     detail: str = ""
     """Why it failed, or what it waits for."""
     era: str = ""
     """The protocol version agreed on; empty until there is one."""
     instructions: str = ""
-    """What the server says of itself to a model."""
+    """Instructions of the server for a model."""
 
 
 # ----------------------------------------------------------------------------------------------------
-# The tools that a server listed last time, kept so that they are known before it has started again.
+# Tools that a server listed last time, known before it has started again.
 #
-# Clients such as Claude Code read the list of tools once, and a server may take longer than that. What is
-# read here is a hint: whatever the server lists replaces it. A file that anyone but this user could have written,
-# or that this version did not write, is ignored. Nothing of a server's definition is in it but its digest.
+# Clients such as Claude Code read the list of tools once, and a server may take longer than that. A listing is a
+# hint: whatever the server lists replaces it. A file that anyone but this user could have written, or that this
+# version did not write, is ignored. Nothing of a server's definition is in it but its digest.
 
 MAX_BYTES: Final = 8 * 1024 * 1024
 MAX_AGE_DAYS: Final = 30
@@ -124,10 +122,6 @@ class _File(msgspec.Struct, forbid_unknown_fields=True):
     capabilities: dict[str, Any]
 
 
-class _NotOursError(Exception):
-    """Reason why a file is ignored."""
-
-
 _TOOLS: Final = TypeAdapter(tuple[types.Tool, ...])
 
 
@@ -138,7 +132,7 @@ class ListingStore:
         self._folder = folder or platformdirs.user_state_path("toolfold", appauthor=False) / "mcp-tools"
 
     def get(self, server: Server) -> ServerListing:
-        """What is remembered of a server of this definition; nothing where that cannot be trusted."""
+        """The listing of a server of this definition; an empty one where that cannot be trusted."""
         try:
             file = _read(self._path(server))
             return ServerListing(
@@ -146,7 +140,7 @@ class ListingStore:
             )
         except FileNotFoundError:
             return ServerListing()
-        except _NotOursError as error:
+        except FileRefused as error:
             reason = str(error)
         except (ValidationError, RecursionError):
             reason = "it is not in the form that this version writes"
@@ -164,65 +158,27 @@ class ListingStore:
             if len(data) > MAX_BYTES or any(secret in text for secret in _secrets(server)):
                 self._path(server).unlink(missing_ok=True)
                 return
-            self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-            _write(self._path(server), data)
-            self._forget_oldest()
+            write_private_file(self._path(server), data)
+            drop_oldest_files(self._folder, "*.json", keep=_MOST_FILES)
 
     def _path(self, server: Server) -> Path:
         # Names of variables and headers, never their values: a digest of a short secret can be guessed.
         parts = (server.name, server.identity, sorted(server.env), sorted(server.headers))
         return self._folder / f"{hashlib.sha256(msgspec.json.encode(parts)).hexdigest()[:32]}.json"
 
-    def _forget_oldest(self) -> None:
-        files = sorted(self._folder.glob("*.json"), key=lambda path: path.lstat().st_mtime, reverse=True)
-        for file in files[_MOST_FILES:]:
-            file.unlink(missing_ok=True)
-
 
 def _read(path: Path) -> _File:
-    # Opened so that neither a link nor a pipe in its place can lead or stop us.
-    try:
-        fd = os.open(path, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0))
-    except OSError as error:
-        if path.is_symlink():
-            raise _NotOursError("it is no plain file") from error
-        raise
-    with os.fdopen(fd, "rb") as file:
-        _check_file(os.fstat(file.fileno()))
-        data = file.read(MAX_BYTES)
+    data = read_private_file(path, max_bytes=MAX_BYTES)
     try:
         contents = msgspec.json.decode(data, type=_File)
     except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError) as error:
-        raise _NotOursError("it is not in the form that this version writes") from error
+        raise FileRefused("it is not in the form that this version writes") from error
     age = time.time() - contents.at
     if age > MAX_AGE_DAYS * _DAY_SECONDS:
-        raise _NotOursError(f"it is older than {MAX_AGE_DAYS} days")
+        raise FileRefused(f"it is older than {MAX_AGE_DAYS} days")
     if age < -_DAY_SECONDS / 24:
-        raise _NotOursError("it is from the future")
+        raise FileRefused("it is from the future")
     return contents
-
-
-def _check_file(status: os.stat_result) -> None:
-    if not stat.S_ISREG(status.st_mode):
-        raise _NotOursError("it is no plain file")
-    if status.st_size > MAX_BYTES:
-        raise _NotOursError(f"it has more than {MAX_BYTES} bytes")
-    if hasattr(os, "getuid"):
-        if status.st_uid != os.getuid():
-            raise _NotOursError("it belongs to another user")
-        if status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
-            raise _NotOursError("other users can write to it")
-
-
-def _write(path: Path, data: bytes) -> None:
-    draft = path.with_name(f".{path.name}.{secrets.token_hex(6)}")
-    try:
-        fd = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        with os.fdopen(fd, "wb") as file:
-            file.write(data)
-        draft.replace(path)
-    finally:
-        draft.unlink(missing_ok=True)
 
 
 # Any: one of the SDK's models as JSON.
@@ -231,7 +187,7 @@ def _plain(model: types.Tool | types.ServerCapabilities) -> dict[str, Any]:
 
 
 def _secrets(server: Server) -> Iterator[str]:
-    """All values of a definition that may be one, as they would stand in JSON."""
+    """Values of a definition that may be secret, as they would stand in JSON."""
     auth = server.auth.client_secret if server.auth is not None else ""
     for value in (*server.env.values(), *server.headers.values(), *server.args, server.url or "", auth):
         for part in {value, *re.split(r"[\s=:@?&]+", value)}:

@@ -1,8 +1,7 @@
 """MCP servers as child processes: one line is one message, each way.
 
-Our own and not the SDK's: that one joins what it has read so far with each new piece, so a long
-line costs its square (40 MB: 12 s); it passes six variables on; and its two tasks and streams cost
-more per call than the rest of the bridge. Here the event loop hands pieces straight to a queue.
+Not the SDK's transport: that one joins what it has read so far with each new piece, so a long line costs its square
+(40 MB: 12 s); it passes six variables on; and its two tasks and streams cost more per call than the rest of the bridge.
 
 1. The child leads a process group of its own; leaving the block ends the whole group.
 2. What cannot be read as a message is kept for error texts and skipped: servers print to stdout.
@@ -45,7 +44,7 @@ _EXIT_SECONDS: Final = 2.0
 
 @asynccontextmanager
 async def start_server(server: Server) -> AsyncIterator[ServerProcess]:
-    """The server's process, started; it has ended when the block is left.
+    """Start the server's process; it has ended when the block is left.
 
     Raises:
         OSError: it cannot be started.
@@ -74,7 +73,7 @@ async def start_server(server: Server) -> AsyncIterator[ServerProcess]:
 
 
 def environment(server: Server) -> dict[str, str]:
-    """The user's own, as Claude Code gives it, without what is ours or meant for others; and what the config adds."""
+    """The user's environment, as Claude Code gives it, without what is ours or withheld; and what the config adds."""
     inherited = {
         name: value
         for name, value in os.environ.items()
@@ -84,7 +83,7 @@ def environment(server: Server) -> dict[str, str]:
 
 
 class ServerProcess(asyncio.SubprocessProtocol):
-    """One server's process, and the SDK's two streams to and from it."""
+    """Process of a server, and the SDK's two streams to and from it."""
 
     def __init__(self, stderr: IO[bytes]) -> None:
         self.exited = asyncio.Event()
@@ -92,9 +91,9 @@ class ServerProcess(asyncio.SubprocessProtocol):
         self.inbox.on_empty = self._resume
         self.outbox = ServerOutbox(self._write, lambda: self.is_open)
         self.has_hung_up = False
-        """It ended, or closed its output; not we."""
+        """Whether it has exited or closed its output by itself."""
         self.noise = b""
-        """The end of what it printed that was no message."""
+        """End of its output that was no message."""
         self._stderr = stderr
         self._pieces: list[bytes] = []
         self._size = 0
@@ -142,7 +141,7 @@ class ServerProcess(asyncio.SubprocessProtocol):
         self.exited.set()
 
     def _end_soon(self) -> None:
-        """Its last answers may still be in the pipe, which one of its children may hold open."""
+        """End the inbox after a moment: the last replies may still be in the pipe, which a child may hold open."""
         asyncio.get_running_loop().call_later(_DRAIN_SECONDS, self.inbox.end)
 
     def pause_writing(self) -> None:
@@ -190,12 +189,12 @@ class ServerProcess(asyncio.SubprocessProtocol):
             await self._writable.wait()
 
     def _trim_stderr(self) -> None:
-        """A server that runs for weeks must not fill the disk."""
+        """Keep a server that runs for weeks from filling the disk."""
         if os.fstat(self._stderr.fileno()).st_size > _STDERR_BYTES:
             os.ftruncate(self._stderr.fileno(), 0)
 
     def last_words(self) -> str:
-        """The end of its stderr, or else of what it printed that was no message."""
+        """End of its stderr, or else of its output that was no message."""
         size = os.fstat(self._stderr.fileno()).st_size
         tail = os.pread(self._stderr.fileno(), _TAIL_BYTES, max(0, size - _TAIL_BYTES)) or self.noise
         return tail.decode(errors="replace").strip()
@@ -206,16 +205,17 @@ class ServerProcess(asyncio.SubprocessProtocol):
         return self._transport.get_returncode()
 
     async def end(self) -> None:
-        """As the specification says: no more input, then a request to end, then no choice."""
+        """Close its input, then send SIGTERM, then SIGKILL, as the specification says."""
         self.inbox.end()
         self._stdin.close()
         self._resume()  # a server that is stuck writing cannot see that its input ended
         for sign in (signal.SIGTERM, signal.SIGKILL):
-            await self._exit_within(_EXIT_SECONDS)
+            await self.exit_within(_EXIT_SECONDS)
             self.kill(sign)
-        await self._exit_within(_EXIT_SECONDS)
+        await self.exit_within(_EXIT_SECONDS)
 
-    async def _exit_within(self, seconds: float) -> None:
+    async def exit_within(self, seconds: float) -> None:
+        """Wait for its exit, at most so long."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await self.exited.wait()
@@ -229,7 +229,7 @@ class ServerProcess(asyncio.SubprocessProtocol):
 
 
 # ----------------------------------------------------------------------------------------------------
-# The SDK's two streams without its memory channels: fewer tasks and switches for each call.
+# Streams for the SDK without its memory channels: fewer tasks and switches for each call.
 
 Item: TypeAlias = SessionMessage | Exception
 
@@ -243,8 +243,7 @@ class ServerInbox(ObjectReceiveStream[Item]):
 
     def __init__(self) -> None:
         self.ended = asyncio.Event()
-        """Nothing more will come."""
-        self.on_empty: Callable[[], None] = _do_nothing
+        self.on_empty: Callable[[], None] = lambda: None
         self._queue: deque[Item] = deque()
         self._waiter: asyncio.Future[None] | None = None
 
@@ -277,7 +276,7 @@ class ServerInbox(ObjectReceiveStream[Item]):
 
 
 class ServerOutbox(ObjectSendStream[SessionMessage]):
-    """What goes to a server, one line for each message; `write` raises `BrokenPipeError` if nothing was written."""
+    """Messages to a server, one line each; `write` raises `BrokenPipeError` if nothing was written."""
 
     def __init__(self, write: Callable[[bytes], Awaitable[None]], is_open: Callable[[], bool]) -> None:
         self._write = write
@@ -294,7 +293,7 @@ class ServerOutbox(ObjectSendStream[SessionMessage]):
             raise (NotSent if isinstance(item.message, JSONRPCRequest) else anyio.ClosedResourceError) from None
 
     async def aclose(self) -> None:
-        """Nothing to do: whoever made the pipe closes it."""
+        """Do nothing: the process closes its pipe."""
 
 
 class WatchedStream(ObjectReceiveStream[Item]):
@@ -318,7 +317,3 @@ class WatchedStream(ObjectReceiveStream[Item]):
     async def aclose(self) -> None:
         self.ended.set()
         await self._stream.aclose()
-
-
-def _do_nothing() -> None:
-    return

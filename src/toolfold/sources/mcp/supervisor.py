@@ -1,6 +1,6 @@
 """Supervisor of one MCP server: connects, lists its tools, notices when it dies, and reconnects.
 
-1. Nothing here is waited for by another server: each keeper is one task of its own.
+1. No server waits for another: each supervisor is a task of its own.
 2. A lost connection is opened anew at once, except after several short ones; one that cannot be
    opened, after 0.5 s, 1 s, ... 60 s.
    A call for a server that is away waits for the next attempt, which it hurries to half a second.
@@ -36,7 +36,7 @@ from toolfold.sources.mcp.stdio import NotSent, ServerProcess, WatchedStream, st
 from toolfold.tools.error_text import mask_secrets
 
 # ----------------------------------------------------------------------------------------------------
-# Whether a server is there, and what it offers: what others ask its keeper about. Connects to nothing.
+# State of a server, and its tools. Connects to nothing.
 
 _log: Final = logging.getLogger(__name__)
 
@@ -53,7 +53,7 @@ class ServerTransport:
 
 @dataclass(frozen=True, slots=True)
 class EstablishedConnection:
-    """A connection that has listed its tools, and what it runs on."""
+    """Connection that has listed its tools, and its transport."""
 
     connection: McpConnection
     transport: ServerTransport
@@ -70,7 +70,7 @@ class Presence:
         self._version = ""
         self._instructions = ""
         self.settled = asyncio.Event()
-        """It has listed its tools, or failed; one that failed is not waited for again."""
+        """Set when it has listed its tools, or failed; one that failed is not waited for again."""
         self.attempted = asyncio.Event()
         """Set, and replaced by a new one, when an attempt to connect has ended."""
 
@@ -106,7 +106,7 @@ class Presence:
         self.become("failed", reason)
 
     def end(self) -> None:
-        """There will be no further attempt, so nobody waits for one from now on."""
+        """Wake everyone: there will be no further attempt."""
         self.established = None
         self.detail = "the bridge is closed"
         self.settled.set()
@@ -114,7 +114,7 @@ class Presence:
 
 
 class CurrentListing:
-    """The tools of a server: those of last time until it has listed them itself, and while it is away."""
+    """Tools of a server: those of last time until it has listed them itself, and while it is away."""
 
     def __init__(self, server: Server, store: ListingStore) -> None:
         listing = store.get(server)
@@ -125,13 +125,13 @@ class CurrentListing:
         self._is_confirmed = False
 
     def confirm(self, connection: McpConnection, tools: list[types.Tool]) -> bool:
-        """A connection has begun with these; whether anything is new, which is remembered then."""
+        """Take the tools of a new connection, and store them if anything changed; whether it did."""
         is_new = not self._is_confirmed or self.capabilities != connection.capabilities
         self.capabilities, self._is_confirmed = connection.capabilities, True
         return self.update(tools, is_new=is_new)
 
     def update(self, tools: list[types.Tool], *, is_new: bool = False) -> bool:
-        """The same in the middle of a connection."""
+        """Take the tools of the same connection; as `confirm`."""
         is_new = is_new or self.tools != tuple(tools)
         self.tools = tuple(tools)
         if is_new:
@@ -145,7 +145,7 @@ STEADY_SECONDS: Final = 5.0
 MAX_LOSSES: Final = 3
 """Connections in a row that were lost sooner than that; then there is a pause before the next."""
 _GATHER_SECONDS: Final = 0.05
-"""Changes that come together are one."""
+"""Changes within this time count as one."""
 _EXIT_SECONDS: Final = 0.5
 _SHOWN_CHARACTERS: Final = 600
 
@@ -176,9 +176,9 @@ class ServerSupervisor:
         self._auth = SignIn(server, tokens, self._wait_for_person) if server.auth is not None else None
         self._deadline: asyncio.Timeout | None = None
         self._stale = asyncio.Event()
-        """The server said that its list of tools has changed."""
+        """Set when the server's list of tools has changed."""
         self._reconnect_requested = asyncio.Event()
-        """A call waits for the server, so the next attempt need not."""
+        """Set when a call waits for the server, so that the next attempt need not."""
         self._ready_at = math.inf
 
     @property
@@ -194,11 +194,11 @@ class ServerSupervisor:
         return self._presence.status(len(self.tools))
 
     async def settled(self) -> None:
-        """Until it has listed its tools, or failed; one that failed is not waited for again."""
+        """Wait until it has listed its tools, or failed; one that failed is not waited for again."""
         await self._presence.settled.wait()
 
     async def run(self) -> None:
-        """For as long as the bridge is open; cancel it to end the server."""
+        """Keep the server connected; cancel it to end the server."""
         try:
             await self._keep()
         finally:
@@ -236,7 +236,7 @@ class ServerSupervisor:
         Raises:
             ToolUnreachable: the server is away, or was lost in the middle.
             ToolFailed: it refused the request.
-            ToolError: it failed in some other way that it has words for.
+            ToolError: it failed in another way.
         """
         is_second = False
         while True:
@@ -257,7 +257,7 @@ class ServerSupervisor:
             is_second = True
 
     async def tell_roots_changed(self) -> None:
-        """Harmless where the server is away: it asks once it is there."""
+        """Notify the server; one that is away asks when it is back."""
         if self._presence.established is not None:
             with contextlib.suppress(MCPError, NotSent):
                 await self._presence.established.connection.tell_roots_changed()
@@ -273,7 +273,7 @@ class ServerSupervisor:
         return self._presence.established
 
     async def _drop_connection(self, established: EstablishedConnection, reason: str) -> str:
-        """A call found the connection dead: tell the keeper, and say what the server said last."""
+        """Give up a dead connection; the server's last words, or the reason."""
         if self._presence.established is established:
             self._presence.established = None
             self._presence.become("connecting", "")
@@ -294,7 +294,7 @@ class ServerSupervisor:
             await self._connect_once("legacy")
 
     async def _connect_once(self, known_era: Era | None) -> None:
-        """From the first byte to the last; returns when an established connection is over."""
+        """Connect, and return when the established connection is over."""
         async with AsyncExitStack() as stack:
             transport: ServerTransport | None = None
             try:
@@ -387,20 +387,18 @@ class ServerSupervisor:
 
 
 def _is_cancelled() -> bool:
-    """Whether somebody ends the keeper: an SDK transport that breaks meanwhile raises its own error instead."""
+    """Whether this task is being cancelled: an SDK transport that breaks meanwhile raises its own error instead."""
     task = asyncio.current_task()
     return task is not None and task.cancelling() > 0
 
 
 def _fate(error: MCPError, transport: ServerTransport) -> tuple[bool, str] | None:
-    """Whether a call that failed with the connection may have run, and why; `None`: the server answered it."""
+    """Whether a call that failed with the connection may have run, and why; `None` if the server answered it."""
     match error.code:
-        case http.NOT_SENT:
+        case http.NOT_SENT | http.SESSION_UNKNOWN:
             return False, error.message
         case http.CONNECTION_LOST:
             return True, error.message
-        case http.SESSION_UNKNOWN:
-            return False, error.message
         # Many servers of the older era answer so with status 400.
         case _ if transport.process is None and "no valid session" in error.message.lower():
             return False, "it forgot the session"
@@ -411,7 +409,7 @@ def _fate(error: MCPError, transport: ServerTransport) -> tuple[bool, str] | Non
 
 
 def _refusal(error: MCPError) -> ToolError:
-    """A JSON-RPC error as the program reads it; only what a retry may mend counts against the tool."""
+    """JSON-RPC error as the program reads it; only what a retry may mend counts against the tool."""
     text = error.message.strip() or f"error {error.code}"
     is_final = error.code in (types.INVALID_PARAMS, types.METHOD_NOT_FOUND, types.INVALID_REQUEST)
     return ToolFailed(text) if is_final else ToolError(text)
@@ -421,9 +419,7 @@ async def _last_words(transport: ServerTransport | None) -> str:
     """Why the server's process ended, and the end of its stderr."""
     if transport is None or transport.process is None:
         return ""
-    with contextlib.suppress(TimeoutError):
-        async with asyncio.timeout(_EXIT_SECONDS):
-            await transport.process.exited.wait()
+    await transport.process.exit_within(_EXIT_SECONDS)
     match transport.process.exit_code:
         case None:
             end = "it closed its output"

@@ -8,8 +8,6 @@ import hashlib
 import logging
 import os
 import re
-import secrets
-import stat
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -25,6 +23,7 @@ from toolfold.errors import ToolError, ToolFailed, ToolRefused, UsageError
 from toolfold.models import MIB, Json
 from toolfold.prompts.schema_types import target_of
 from toolfold.sources.openapi.model import VERSION, ApiIndex
+from toolfold.sources.private_files import FileRefused, drop_oldest_files, read_private_file, write_private_file
 from toolfold.sources.web.client import WebClient
 from toolfold.sources.web.credentials import WebReply, WebRequest
 from toolfold.sources.web.network import host_entry, origin_of
@@ -37,17 +36,17 @@ if TYPE_CHECKING:
 MAX_BYTES: Final = 64 * MIB
 MAX_YAML_BYTES: Final = 16 * MIB
 MAX_VALUES: Final = 5_000_000
-"""Once aliases are followed; more is an attack or a mistake."""
+"""Limit once aliases are followed; more is an attack or a mistake."""
 MAX_MERGED: Final = 1_000_000
-"""Keys of mappings in YAML, those that are merged into others counted again."""
+"""Limit of keys in YAML, those that are merged into others counted again."""
 MAX_DEPTH: Final = 200
 
 
 def read_document(data: bytes) -> dict[str, Json]:
-    """A document of OpenAPI 3.0 or 3.1, in JSON or YAML.
+    """Parse a document of OpenAPI 3.0 or 3.1, in JSON or YAML.
 
     Raises:
-        UsageError: it is none; the text says why, for whoever named it to put its name before.
+        UsageError: it is none; the text lacks the document's name, which the caller knows.
     """
     if len(data) > MAX_BYTES:
         raise UsageError(f"is larger than {MAX_BYTES:,} bytes")
@@ -95,15 +94,14 @@ def _from_yaml(data: bytes) -> Json:
 
 
 class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]  # chosen at run time
-    """YAML 1.2's types: `on` and `no` are words, and a date is text."""
+    """Loader of YAML 1.2's types: `on` and `no` are words, and a date is text."""
 
     yaml_implicit_resolvers: Final[dict[str, list[tuple[str, re.Pattern[str]]]]] = {}
     merged = 0
-    """Pairs that came by `<<`, of all mappings."""
 
     # Any: a node, of which there are no types.
     def flatten_mapping(self, node: Any) -> None:
-        """Copies pairs from one mapping to another, so a few lines may double them again and again."""
+        """Copy the pairs of `<<`; a few lines of them may double the pairs again and again."""
         super().flatten_mapping(node)
         self.merged += len(node.value)
         if self.merged > MAX_MERGED:
@@ -121,7 +119,7 @@ for _tag, _pattern, _first in (
 
 
 def _check_depth(data: bytes) -> None:
-    """Before anything is built of it: the parser's own recursion has no limit, and would end the process."""
+    """Check the nesting before anything is built: the parser's own recursion has no limit, and would crash."""
     depth = 0
     for event in yaml.parse(data, Loader=_Loader):
         if isinstance(event, yaml.CollectionStartEvent):
@@ -134,7 +132,7 @@ def _check_depth(data: bytes) -> None:
 
 # Any: whatever the YAML holds.
 def _check_size(root: Any) -> None:
-    """Counts each value as often as it is used, so that a few lines of aliases are seen for what they are."""
+    """Count each value as often as it is used, for a few lines of aliases may stand for millions."""
     sizes: dict[int, int] = {}
     open_ids: set[int] = set()
     stack: list[tuple[Any, bool]] = [(root, False)]
@@ -158,7 +156,7 @@ def _check_size(root: Any) -> None:
 
 # Any: the same.
 def _with_text_keys(value: Any, copies: dict[int, Any], depth: int = 0) -> Any:
-    """Statuses such as 200 are numbers in YAML. Shared parts stay shared."""
+    """Make all keys text: statuses such as 200 are numbers in YAML. Shared parts stay shared."""
     if depth > MAX_DEPTH:
         raise RecursionError
     if not isinstance(value, dict | list):
@@ -178,7 +176,7 @@ def _key(key: object) -> str:
 
 
 # ----------------------------------------------------------------------------------------------------
-# Where the references of a document lead. Only within the document: nothing is fetched for one.
+# References within a document; nothing is fetched for one.
 
 _DEEPEST: Final = 20
 _SCHEMAS: Final = "#/components/schemas/"
@@ -193,7 +191,7 @@ class References:
         self._document = document
 
     def resolve(self, value: Json) -> Json:
-        """The value, or what its `$ref` leads to in the end; `None` for nothing."""
+        """The value, or the target of its `$ref`; `None` for one that leads nowhere."""
         for _ in range(_DEEPEST):
             if not isinstance(value, Mapping) or not isinstance(value.get("$ref"), str):
                 return value
@@ -201,15 +199,15 @@ class References:
         return None
 
     def lookup(self, reference: str) -> Json | None:
-        """What a schema's reference leads to."""
         return target_of(reference, self._document)
 
     def pack_schemas(self) -> dict[str, bytes]:
-        """All that schemas may refer to, by reference, each packed on its own."""
+        """Targets of the references of schemas, each packed on its own."""
         encode = msgspec.msgpack.Encoder().encode
         components = self.resolve(self._document.get("components")) or {}
         definitions = components.get("schemas") if isinstance(components, Mapping) else None
-        packed = {f"{_SCHEMAS}{name}": encode(schema) for name, schema in _items(definitions)}
+        schemas = definitions.items() if isinstance(definitions, Mapping) else ()
+        packed = {f"{_SCHEMAS}{name}": encode(schema) for name, schema in schemas}
         for match in set(_ELSEWHERE.findall(msgspec.json.encode(self._document))):
             reference = match.decode()
             if "\\" not in reference and (target := self.lookup(reference)) is not None:
@@ -217,13 +215,12 @@ class References:
         return packed
 
     def remote_references(self) -> list[str]:
-        """References that lead out of the document."""
         matches = _REMOTE.findall(msgspec.json.encode(self._document))
         return sorted({match.decode(errors="replace") for match in matches})
 
 
 class PackedSchemas:
-    """What packed references lead to; each is unpacked once, and sent to other processes packed."""
+    """Lookup of packed references; each is unpacked once, and sent to other processes packed."""
 
     def __init__(self, schemas: Mapping[str, bytes]) -> None:
         self._schemas = schemas
@@ -240,22 +237,20 @@ class PackedSchemas:
         return PackedSchemas, (self._schemas,)
 
 
-def _items(value: Json) -> list[tuple[str, Json]]:
-    return [(str(key), item) for key, item in value.items()] if isinstance(value, Mapping) else []
-
-
 # ----------------------------------------------------------------------------------------------------
-# What is kept of documents on disk: their indexes, so that a large one is read once, and copies of fetched ones.
+# Cache of documents on disk: their indexes, so that a large one is read once, and copies of fetched ones.
 #
 # A file that this version did not write, or that another user could have written, is ignored and made anew.
 
 _MOST_FILES: Final = 50
+_MOST_FILE_BYTES: Final = 4 * MAX_BYTES
+"""An index may be larger than its document."""
 _SMALL_BYTES: Final = 64 * 1024
 """A document of this size is read in less time than its index."""
 
 
 class DocumentCopy(msgspec.Struct, frozen=True, kw_only=True):
-    """A document as it was fetched, and what its server knows that state by."""
+    """Fetched document, with the validators of its server."""
 
     url: str
     content: bytes
@@ -264,51 +259,38 @@ class DocumentCopy(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def conditions(self) -> tuple[tuple[str, str], ...]:
-        """Headers that ask for the document only if it is another."""
+        """Headers of a conditional request."""
         headers = (("If-None-Match", self.etag), ("If-Modified-Since", self.modified))
         return tuple(pair for pair in headers if pair[1])
 
 
 class DocumentStore:
-    """A few files for each document, in a folder for the user alone. Never fails: without the folder it forgets."""
+    """Files of documents, in a folder for the user alone. Never fails: without the folder it forgets."""
 
     def __init__(self, folder: Path | None = None) -> None:
         self._folder = folder or platformdirs.user_cache_path("toolfold", appauthor=False) / "openapi"
 
     def get(self, document: bytes) -> ApiIndex | None:
-        """The index of a document, if there is one that can be trusted."""
         if len(document) <= _SMALL_BYTES:
             return None
         index = _decode_file(self._path(document, "index"), ApiIndex)
         return index if index is not None and index.version == VERSION else None
 
     def put(self, document: bytes, index: ApiIndex) -> None:
-        """Keep it, and let go of those that were made longest ago."""
         if len(document) > _SMALL_BYTES:
             self._write(self._path(document, "index"), index)
 
     def copy_of(self, url: str) -> DocumentCopy | None:
-        """What was fetched from there the last time."""
         copy = _decode_file(self._path(url.encode(), "copy"), DocumentCopy)
         return copy if copy is not None and copy.url == url else None
 
     def put_copy(self, copy: DocumentCopy) -> None:
-        """Keep a document that was fetched."""
         self._write(self._path(copy.url.encode(), "copy"), copy)
 
     def _write(self, path: Path, value: ApiIndex | DocumentCopy) -> None:
-        draft = path.with_name(f".{path.name}.{secrets.token_hex(6)}")
         with contextlib.suppress(OSError):
-            self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-            try:
-                with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
-                    file.write(msgspec.msgpack.encode(value))
-                draft.replace(path)
-            finally:
-                draft.unlink(missing_ok=True)
-            siblings = sorted(self._folder.glob(f"*{path.suffix}"), key=lambda entry: entry.lstat().st_mtime)
-            for old in siblings[:-_MOST_FILES]:
-                old.unlink(missing_ok=True)
+            write_private_file(path, msgspec.msgpack.encode(value))
+            drop_oldest_files(self._folder, f"*{path.suffix}", keep=_MOST_FILES)
 
     def _path(self, source: bytes, kind: str) -> Path:
         return self._folder / f"{hashlib.sha256(source).hexdigest()[:40]}.v{VERSION}.{kind}"
@@ -319,23 +301,13 @@ _Entry = TypeVar("_Entry", ApiIndex, DocumentCopy)
 
 def _decode_file(path: Path, kind: type[_Entry]) -> _Entry | None:
     try:
-        return msgspec.msgpack.decode(_read(path), type=kind)
-    except (OSError, msgspec.MsgspecError, UnicodeDecodeError):
+        return msgspec.msgpack.decode(read_private_file(path, max_bytes=_MOST_FILE_BYTES), type=kind)
+    except (OSError, FileRefused, msgspec.MsgspecError, UnicodeDecodeError):
         return None
 
 
-def _read(path: Path) -> bytes:
-    fd = os.open(path, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0))
-    with os.fdopen(fd, "rb") as file:
-        status = os.fstat(fd)
-        is_ours = not hasattr(os, "getuid") or (status.st_uid == os.getuid() and not status.st_mode & 0o022)
-        if not stat.S_ISREG(status.st_mode) or not is_ours:
-            raise PermissionError
-        return file.read()
-
-
 # ----------------------------------------------------------------------------------------------------
-# The bytes of a document: from a file, or from the one URL that was named.
+# Bytes of a document, from a file or from its URL.
 
 _log: Final = logging.getLogger(__name__)
 _SECONDS: Final = 60.0
@@ -343,18 +315,17 @@ _NOT_MODIFIED: Final = 304
 
 
 def is_url(spec: str | os.PathLike[str]) -> bool:
-    """Whether a document is named by its URL."""
     return os.fspath(spec).startswith(("http://", "https://"))
 
 
 def document_bytes(api: Api, store: DocumentStore) -> bytes:
-    """What the document says; one from a URL is only sent again by its server if it has changed.
+    """Read a document; one from a URL is only sent again by its server if it has changed.
 
     Raises:
         UsageError: it cannot be read; the text says why.
     """
     if is_url(api.spec):
-        # In a thread: whoever asks may be in an event loop, and needs the tools before it goes on.
+        # In a thread: the caller may be in an event loop, and needs the tools before it continues.
         with ThreadPoolExecutor(1) as thread:
             return thread.submit(asyncio.run, _fetch_document(api, store)).result()
     try:
@@ -372,7 +343,7 @@ async def _fetch_document(api: Api, store: DocumentStore) -> bytes:
     except (ToolError, TimeoutError) as error:
         # What a server refuses is refused; one that is not there today had it the last time.
         if copy is None or isinstance(error, ToolFailed | ToolRefused):
-            raise _fetch_error(error) from None
+            raise UsageError(f"the document cannot be fetched: {str(error) or 'no answer in time'}") from None
         _log.warning("the document %s cannot be fetched, so the last copy is used: %s", url.partition("?")[0], error)
         return copy.content
     except ValueError as error:
@@ -399,7 +370,3 @@ async def _request_document(api: Api, url: str, copy: DocumentCopy | None) -> We
         return reply
     finally:
         await client.close()
-
-
-def _fetch_error(error: Exception) -> UsageError:
-    return UsageError(f"the document cannot be fetched: {str(error) or 'no answer in time'}")
