@@ -6,6 +6,7 @@ An A2A number is a double, so `3` comes back as `3.0`: whole numbers are made in
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import functools
 import ssl
 from collections.abc import AsyncIterator, Iterable, Mapping
@@ -45,6 +46,7 @@ _CONNECT_SECONDS: Final = 10.0
 _CANCEL_SECONDS: Final = 5.0
 _FIRST_WAIT_SECONDS: Final = 0.1
 _LONGEST_WAIT_SECONDS: Final = 2.0
+_KINDS: Final[Mapping[str, Literal["image", "audio", "file"]]] = {"image": "image", "audio": "audio"}
 _WORKING: Final = frozenset({TaskState.TASK_STATE_SUBMITTED, TaskState.TASK_STATE_WORKING})
 _FAILURES: Final = {
     TaskState.TASK_STATE_FAILED: "the agent failed",
@@ -56,7 +58,7 @@ _FAILURES: Final = {
 
 
 class Agent:
-    """One A2A endpoint. Each question is a conversation of its own; nothing stays open between them."""
+    """A2A endpoint. Each question is a conversation of its own; nothing stays open between them."""
 
     def __init__(self, url: str, headers: Mapping[str, str]) -> None:
         self._url = url
@@ -65,7 +67,7 @@ class Agent:
         self._cancels: set[asyncio.Task[None]] = set()
 
     async def ask(self, payload: Mapping[str, Value]) -> Value:
-        """One message there, its result back; a lone text argument goes as text, all else as data."""
+        """Send a message and return its result; a lone text argument goes as text, all else as data."""
         request = SendMessageRequest(message=_message(payload))
         reply = _AgentReply()
         try:
@@ -96,28 +98,27 @@ class Agent:
             yield client
 
     def _cancel(self, task_id: str) -> None:
-        """Tell the agent, in the background, that nobody waits for its task any more."""
+        """Cancel the agent's task in the background."""
 
-        async def tell() -> None:
-            try:
+        async def cancel() -> None:
+            # It may be over, or cannot be stopped.
+            with contextlib.suppress(A2AError, ToolError, httpx.HTTPError, TimeoutError):
                 async with asyncio.timeout(_CANCEL_SECONDS), self._open_client() as client:
                     await client.cancel_task(CancelTaskRequest(id=task_id))
-            except (A2AError, ToolError, httpx.HTTPError, TimeoutError):
-                return  # it is over, or cannot be stopped
 
-        task = asyncio.create_task(tell())
+        task = asyncio.create_task(cancel())
         self._cancels.add(task)
         task.add_done_callback(self._cancels.discard)
 
 
 class _AgentReply:
-    """What an agent has sent in answer to one message."""
+    """Reply of an agent to one message."""
 
     def __init__(self) -> None:
         self.message: Message | None = None
         self.task_id = ""
         self.task: Task | None = None
-        """Whole; `None` once something was sent that it does not hold."""
+        """The whole task; `None` once an update has made it stale."""
 
     def add(self, event: StreamResponse) -> None:
         if event.HasField("message"):
@@ -131,7 +132,7 @@ class _AgentReply:
 
 @functools.cache
 def _tls() -> ssl.SSLContext:
-    """Made once: reading the certificates takes 20 ms."""
+    """TLS context, made once: reading the certificates takes 20 ms."""
     return httpx.create_ssl_context()
 
 
@@ -155,14 +156,12 @@ def _message(payload: Mapping[str, Value]) -> Message:
             parts.append(new_data_part(data, media_type="application/json"))
         except ParseError as error:
             raise ToolArgumentsInvalid(f"arguments that an agent cannot take: {_first_line(error)}") from error
-    parts += [_raw_part(value) for value in payload.values() if isinstance(value, (bytes, Media))]
+    for value in payload.values():
+        if isinstance(value, bytes):
+            parts.append(new_raw_part(value))
+        elif isinstance(value, Media):
+            parts.append(new_raw_part(value.data, media_type=value.mime, filename=value.name))
     return new_message(parts, role=Role.ROLE_USER)
-
-
-def _raw_part(value: bytes | Media) -> Part:
-    if isinstance(value, bytes):
-        return new_raw_part(value)
-    return new_raw_part(value.data, media_type=value.mime, filename=value.name)
 
 
 async def _wait_for_result(client: Client, reply: _AgentReply) -> Value:
@@ -202,16 +201,8 @@ def _part_value(part: Part) -> Value:
             return Media(kind="link", mime=part.media_type, uri=part.url, name=part.filename)
         case _:
             mime = part.media_type or "application/octet-stream"
-            return Media(kind=_kind(mime), mime=mime, data=part.raw, name=part.filename)
-
-
-def _kind(mime: str) -> Literal["image", "audio", "file"]:
-    match mime.partition("/")[0]:
-        case "image":
-            return "image"
-        case "audio":
-            return "audio"
-    return "file"
+            kind = _KINDS.get(mime.partition("/")[0], "file")
+            return Media(kind=kind, mime=mime, data=part.raw, name=part.filename)
 
 
 def _with_integers(value: Value) -> Value:

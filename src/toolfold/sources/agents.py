@@ -17,12 +17,12 @@ MESSAGE_SCHEMA: Final[Mapping[str, Json]] = {
     "required": ["message"],
     "additionalProperties": False,
 }
-"""What an agent takes that says nothing else."""
+"""Default input schema of an agent."""
 
 
 # Any: an agent may answer with whatever `shape.to_value` takes.
 def ask_agent(url: str, *, headers: Mapping[str, str] | None = None) -> Callable[[Mapping[str, Value]], Awaitable[Any]]:
-    """How the agent at `url` is called; its card is looked up with the first call."""
+    """Function that calls the agent at `url`; its card is looked up with the first call."""
     agents: list[Agent] = []
 
     async def ask(payload: Mapping[str, Value]) -> Any:

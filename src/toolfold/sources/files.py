@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import asyncio
 import fnmatch
+import itertools
 import os
 import secrets
 import stat
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -36,7 +37,7 @@ def file_tools(
         name: Before each tool's name, and the module they are in: `from tools.<name> import ...`.
         root: The folder; it must exist.
         write: Whether files may also be written.
-        max_bytes: Of one file.
+        max_bytes: Limit of one file.
 
     Raises:
         UsageError: the root is no folder.
@@ -105,12 +106,7 @@ def _tool(
         return await asyncio.to_thread(operation, **arguments)
 
     full_name = f"{prefix}_{name}"
-    schema = {
-        "type": "object",
-        "properties": dict(properties),
-        "required": required,
-        "additionalProperties": False,
-    }
+    schema = {"type": "object", "properties": dict(properties), "required": required, "additionalProperties": False}
     spec = ToolSpec(
         name=full_name,
         python_name=python_name(full_name),
@@ -150,18 +146,15 @@ class _Folder:
         return {"path": path, "size": len(data)}
 
     def list_files(self, path: str = ".", pattern: str = "*") -> list[dict[str, Json]]:
-        files = []
-        for name, size in self._walk(path):
-            if _matches(name, pattern):
-                files.append({"path": name, "size": size})
-                if len(files) >= _MOST_ENTRIES:
-                    break
-        return files
+        files = ({"path": name, "size": size} for name, size in self._walk(path) if _matches(name, pattern))
+        return list(itertools.islice(files, _MOST_ENTRIES))
 
     def search(self, query: str, pattern: str = "*") -> list[dict[str, Json]]:
         if not query:
             raise ToolError("query is empty; give the text to look for")
-        needle, hits = query.casefold(), []
+        return list(itertools.islice(self._hits(query.casefold(), pattern), _MOST_HITS))
+
+    def _hits(self, needle: str, pattern: str) -> Iterator[dict[str, Json]]:
         for name, size in self._walk("."):
             if size > self.max_bytes or not _matches(name, pattern):
                 continue
@@ -172,14 +165,11 @@ class _Folder:
                 continue
             for number, line in enumerate(data.decode(errors="replace").splitlines(), 1):
                 if needle in line.casefold():
-                    hits.append({"path": name, "line": number, "text": line[:_SHOWN_LINE_CHARACTERS]})
-                    if len(hits) >= _MOST_HITS:
-                        return hits
-        return hits
+                    yield {"path": name, "line": number, "text": line[:_SHOWN_LINE_CHARACTERS]}
 
     def _read(self, folder: int, last: str, path: str) -> bytes:
         try:
-            # Not blocking: a pipe somebody put there must not hold the tool for ever.
+            # Not blocking: a pipe in its place must not hold the tool for ever.
             descriptor = os.open(last, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=folder)
         except OSError as error:
             raise _open_error(error, path) from error
@@ -208,7 +198,8 @@ class _Folder:
         try:
             for part in parts:
                 if make:
-                    _make_folder(part, current)
+                    with suppress(FileExistsError):
+                        os.mkdir(part, dir_fd=current)
                 try:
                     inner = os.open(part, _FOLDER, dir_fd=current)
                 except OSError as error:
@@ -240,13 +231,6 @@ class _Folder:
                 yield from self._walk(inner)
 
 
-def _make_folder(part: str, folder: int) -> None:
-    try:
-        os.mkdir(part, dir_fd=folder)
-    except FileExistsError:
-        return
-
-
 def _open_error(error: OSError, path: str) -> ToolError:
     if isinstance(error, FileNotFoundError):
         return ToolError(f"no file {path!r}")
@@ -256,5 +240,5 @@ def _open_error(error: OSError, path: str) -> ToolError:
 
 
 def _matches(path: str, pattern: str) -> bool:
-    """By the whole path, or by the name alone."""
+    """Match the whole path, or the name alone."""
     return fnmatch.fnmatchcase(path, pattern) or fnmatch.fnmatchcase(path.rpartition("/")[2], pattern)

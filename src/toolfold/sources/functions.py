@@ -82,7 +82,7 @@ def tool(
 
 
 def as_tool(obj: Tool | Function) -> Tool:
-    """The tool that is meant by a `Tool`, a function with or without `@tool`, or another callable.
+    """The tool of a `Tool`, a function with or without `@tool`, or another callable.
 
     Raises:
         UsageError: it cannot be a tool; the text says why.
@@ -111,7 +111,7 @@ def tool_from_function(fn: Function, **options: Unpack[FunctionOptions]) -> Tool
 
 @dataclass(frozen=True, slots=True)
 class _Mark:
-    """What `@tool` leaves on a function."""
+    """Mark of `@tool` on a function."""
 
     options: Mapping[str, Any] = field(default_factory=dict)
     namespace: Mapping[str, Any] = field(default_factory=dict)
@@ -150,9 +150,9 @@ def _tool_from(
     name = name or _name_of(fn)
     signature = resolve_signature(fn, name, {**namespace, **local_names(fn)})
     docstring = Docstring.of(fn)
-    visible_parameters = [
-        parameter for parameter in signature.parameters.values() if parameter.annotation is not CallContext
-    ]
+    parameters = signature.parameters.values()
+    context_names = [parameter.name for parameter in parameters if parameter.annotation is CallContext]
+    visible_parameters = [parameter for parameter in parameters if parameter.name not in context_names]
     prepare, input_schema = input_of(name, signature.replace(parameters=visible_parameters), docstring)
     spec = ToolSpec(
         name=name,
@@ -165,9 +165,6 @@ def _tool_from(
         **hints,
     )
     call = _call(fn, signature)
-    context_names = [
-        parameter.name for parameter in signature.parameters.values() if parameter.annotation is CallContext
-    ]
     if not context_names:
         return Tool(spec=spec, call=call, prepare=prepare, retry=retry, origin=import_path_of(fn))
 
@@ -217,7 +214,7 @@ def _run(fn: Function, arguments: Mapping[str, Any]) -> Any:
 
 
 def _accept_keywords(fn: Function, positional_only: Sequence[inspect.Parameter]) -> Function:
-    """`fn` with its positional-only parameters given by name."""
+    """`fn` with its positional-only parameters passed by name."""
 
     def call(**arguments: Any) -> Any:
         values = [arguments.pop(parameter.name, parameter.default) for parameter in positional_only]
@@ -262,7 +259,7 @@ def import_file(path: str) -> ModuleType:
 
 
 def import_path_of(function: Function) -> str:
-    """Where another process finds this very function; empty where it does not."""
+    """Import path of this very function for another process; empty if there is none."""
     name: str = getattr(function, "__qualname__", "")
     module = sys.modules.get(getattr(function, "__module__", None) or "")
     # The script itself has a name here only.
@@ -273,14 +270,14 @@ def import_path_of(function: Function) -> str:
 
 
 class FunctionImporter:
-    """Finds functions by their places; a file is imported once."""
+    """Importer of functions by import path; a file is imported once."""
 
     def __init__(self) -> None:
         self._files: dict[str, ModuleType] = {}
 
     # Any: whatever is there.
     def find(self, import_path: str) -> Any:
-        """What `place_of` means.
+        """The function at a path of `import_path_of`.
 
         Raises:
             UsageError: It is not here; the text says why.

@@ -20,13 +20,13 @@ from toolfold.tools.arguments import bad_argument
 from toolfold.tools.tool import CallContext, TimedSpecOptions, Tool, python_name
 
 MAX_DEPTH: Final = 4
-"""Programs within programs: each has a guest of its own while it waits for the next."""
+"""Limit of programs within programs: each has its own guest while it waits for the next."""
 
 _depth: ContextVar[int] = ContextVar("toolfold_program_depth", default=0)
 
 
 class RunProgram(Protocol):
-    """How a program is run: `Runtime.run` is one."""
+    """Function that runs a program, such as `Runtime.run`."""
 
     def __call__(self, text: str, *, limits: Limits | None = None) -> Awaitable[Outcome]: ...
 
@@ -73,7 +73,7 @@ def program_tool(
 
 
 def _split(name: str, text: str) -> tuple[str, str]:
-    """What must stay first in a program, its docstring and its `__future__` imports, and the rest."""
+    """Docstring and `__future__` imports, which must stay first in a program, and the rest."""
     try:
         statements = ast.parse(text).body
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
@@ -90,7 +90,7 @@ def _split(name: str, text: str) -> tuple[str, str]:
 
 
 def _bind_arguments(spec: ToolSpec, arguments: Mapping[str, Any]) -> str:
-    """One line of Python that makes the names."""
+    """One line of Python that binds the arguments to their names."""
     parts = [f"arguments = {_literal(spec.name, dict(arguments))}"]
     for name, schema in spec.input_schema.get("properties", {}).items():
         if python_name(name) != name or name in GUEST_NAMES:
@@ -104,7 +104,7 @@ def _bind_arguments(spec: ToolSpec, arguments: Mapping[str, Any]) -> str:
 
 
 def _literal(tool: str, value: Value) -> str:
-    """A value as Python source: only what `repr` writes the way that Python reads."""
+    """Value as Python source."""
     match value:
         case list():
             return f"[{', '.join(_literal(tool, item) for item in value)}]"

@@ -28,13 +28,13 @@ from toolfold.tools.arguments import bad_argument, show_value, wrong
 from toolfold.tools.tool import SpecOptions, Tool, python_name
 
 # ----------------------------------------------------------------------------------------------------
-# One command, run to its end: its output up to a cap, nothing of it left behind.
+# Command run to its end: its output up to a cap, no process left behind.
 #
 # On the event loop's protocol and not on `asyncio.subprocess`: that one's `wait` returns, on some
 # Pythons, only when every pipe is closed, which a process that the command left behind can delay.
 
 _GRACE_SECONDS: Final = 1.0
-"""For pipes that stay open after the command ended: a process that left its group may hold them."""
+"""Wait for pipes that stay open after the command ended: a process that left its group may hold them."""
 _TAIL_BYTES: Final = 1000
 
 
@@ -43,7 +43,7 @@ class CompletedCommand:
     """Result of a command."""
 
     code: int
-    """Negative: the signal that ended it."""
+    """Negative for the signal that ended it."""
     stdout: bytes
     stderr_tail: str
 
@@ -51,7 +51,7 @@ class CompletedCommand:
 async def run_command(
     argv: Sequence[str], *, cwd: str | None, env: Mapping[str, str], stdin: bytes | None, max_output_bytes: int
 ) -> CompletedCommand:
-    """Run it in a process group of its own, which is killed when the command ends or this is cancelled.
+    """Run a command in its own process group, which is killed when it ends or this is cancelled.
 
     Raises:
         ToolError: it printed more than the cap.
@@ -139,7 +139,7 @@ class _CommandProtocol(asyncio.SubprocessProtocol):
 Template: TypeAlias = Sequence[str | Sequence[str]]
 
 ENVIRONMENT: Final = ("HOME", "LANG", "LC_ALL", "PATH", "TMPDIR", "TZ")
-"""What a command gets of the host's environment unless it is told otherwise."""
+"""Default variables of the host that a command gets."""
 
 
 def shell_tool(
@@ -163,20 +163,20 @@ def shell_tool(
     """A tool that runs a command and returns what it prints; see the module for the template.
 
     Args:
-        name: Of the tool.
+        name: Name of the tool.
         argv: The template; its first item is the program and takes no argument.
-        description: For the model.
-        input_schema: Of the arguments; by default each `{name}` is a required string.
+        description: Text for the model.
+        input_schema: Schema of the arguments; by default each `{name}` is a required string.
         output: `text` without the last line end, or `json`, parsed.
-        output_schema: Of the value.
+        output_schema: Schema of the value.
         stdin: A template too; without it the command reads nothing.
-        cwd: Where it runs.
+        cwd: Working directory.
         environment: Names of host variables that it gets.
         variables: Further ones, with values.
         allow_options: Arguments whose value may start with `-`.
         ok_codes: Exit codes that are no failure.
-        timeout_seconds: Then the command and all it started is killed.
-        max_output_bytes: The same beyond so much output.
+        timeout_seconds: Time after which the command and all it started is killed.
+        max_output_bytes: Output beyond which it is killed.
         options: As in `ToolSpec`.
 
     Raises:
@@ -225,7 +225,7 @@ def shell_tool(
 
 @dataclass(frozen=True, slots=True)
 class _Item:
-    """One argument of the command: literal parts, and names of values."""
+    """Argument of the command: literal parts, and names of values."""
 
     parts: tuple[tuple[str, str | None], ...]
 
@@ -235,7 +235,7 @@ class _Item:
 
     @property
     def lone_name(self) -> str | None:
-        """The name, where the item is that and nothing else."""
+        """The name, where the item consists of it alone."""
         return self.parts[0][1] if len(self.parts) == 1 and not self.parts[0][0] else None
 
     @property
@@ -266,12 +266,10 @@ class _Template:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Every argument in it, each once, in order."""
         items = [item for group in self.groups for item in group] + ([self.stdin] if self.stdin else [])
         return tuple(dict.fromkeys(name for item in items for name in item.names))
 
     def fill(self, values: Mapping[str, Value], allow_options: Collection[str]) -> Iterator[str]:
-        """The command's arguments."""
         is_past_options = False
         for group in self.groups:
             if any(name not in values for item in group for name in item.names):
@@ -343,7 +341,7 @@ def _check_names(tool: str, template: _Template, schema: Mapping[str, Json], all
         raise UsageError(f"{tool!r} has an argument {name!r} that its command does not use")
 
 
-# --- the end ---------------------------------------------------------------------------------
+# --- the result ------------------------------------------------------------------------------
 
 
 def _failure(result: CompletedCommand) -> str:

@@ -9,7 +9,7 @@ from typing import Final, Literal, TypeAlias
 import msgspec
 
 VERSION: Final = 1
-"""Of the form below; files of another are made anew."""
+"""Version of the form below; files of another are made anew."""
 
 Place: TypeAlias = Literal["path", "query", "header", "cookie", "body"]
 Method: TypeAlias = Literal["get", "put", "post", "delete", "options", "head", "patch", "trace"]
@@ -17,29 +17,29 @@ METHODS: Final[tuple[Method, ...]] = ("get", "put", "post", "delete", "options",
 
 
 class Argument(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One argument of a tool, and where it goes in the request."""
+    """Argument of a tool, and where it goes in the request."""
 
     name: str
-    """As programs call it."""
+    """Name in programs."""
     wire: str
-    """As the API calls it."""
+    """Name in the API."""
     place: Place
     style: str = ""
     explode: bool = False
     allow_reserved: bool = False
     mime: str = ""
-    """How it is encoded on its own: a parameter with `content`, a part of a multipart body."""
+    """Media type of its own: of a parameter with `content`, or a part of a multipart body."""
 
 
 class Body(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """How the body of a request is made."""
+    """Body of a request."""
 
     mime: str
     is_required: bool = False
     whole: str = ""
-    """The one argument that is the whole body; empty where arguments are its fields."""
+    """The argument that is the whole body; empty where arguments are its fields."""
     is_open: bool = False
-    """Arguments that nobody declared are fields of it, too."""
+    """Whether undeclared arguments are fields of it, too."""
 
 
 class Operation(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -55,17 +55,17 @@ class Operation(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     arguments: tuple[Argument, ...] = ()
     body: Body | None = None
     accept: str = ""
-    """The media type that it answers with."""
+    """Media type of its replies."""
     server: str = ""
-    """Where it is, if not where the others are."""
+    """Server of its own, if any."""
     input_schema: bytes = b""
-    """Packed, like the schemas below: most of them are never looked into."""
+    """Packed, like the schemas below: most of them are never used."""
     output_schema: bytes = b""
     """As in the document, with its references; empty for none."""
 
 
 class ApiIndex(msgspec.Struct, frozen=True, kw_only=True):
-    """A whole document."""
+    """Index of a whole document."""
 
     version: int
     title: str
@@ -73,7 +73,7 @@ class ApiIndex(msgspec.Struct, frozen=True, kw_only=True):
     """The first of its servers; empty for none."""
     operations: tuple[Operation, ...]
     schemas: dict[str, bytes]
-    """What references lead to, by reference."""
+    """Targets of references."""
     warnings: tuple[str, ...] = ()
 
 
@@ -92,7 +92,7 @@ def snake(text: str) -> str:
 
 
 def operation_name(operation_id: object, method: str, path: str) -> str:
-    """What an operation is called within its API: by its id, else by method and path."""
+    """Name of an operation within its API: by its id, else by method and path."""
     name = snake(operation_id) if isinstance(operation_id, str) else ""
     return name or name_from_path(method, path)
 

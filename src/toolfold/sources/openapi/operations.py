@@ -33,7 +33,7 @@ from toolfold.sources.web.credentials import is_json, is_text, preferred_mime
 from toolfold.tools.arguments import bound_schema
 
 # ----------------------------------------------------------------------------------------------------
-# Parameters of an operation as arguments: where each goes, and how it is written there. Pure.
+# Parameters of an operation as arguments. Pure.
 
 _PLACES: Final[Mapping[str, Place]] = {"path": "path", "query": "query", "header": "header", "cookie": "cookie"}
 _USUAL_STYLE: Final[Mapping[str, str]] = {"path": "simple", "query": "form", "header": "simple", "cookie": "form"}
@@ -50,7 +50,7 @@ _TEMPLATE: Final = re.compile(r"\{([^{}]+)\}")
 
 @dataclass(slots=True)
 class ParameterPlan:
-    """The arguments, and their schemas by name."""
+    """Arguments, and their schemas by name."""
 
     arguments: list[Argument] = field(default_factory=list)
     properties: dict[str, Json] = field(default_factory=dict)
@@ -142,7 +142,7 @@ _encode: Final = msgspec.msgpack.Encoder().encode
 
 
 def read_operations(document: Mapping[str, Json]) -> ApiIndex:
-    """All that is usable, with one warning for each thing that is not.
+    """Index of all usable operations, with one warning for each thing that is not usable.
 
     Raises:
         UsageError: there is nothing usable, or too much.
@@ -187,13 +187,13 @@ def first_server(servers: Json) -> str:
 
 
 class _PathOperation(msgspec.Struct):
-    """An operation where it stands in the document."""
+    """Operation as it stands in the document."""
 
     method: Method
     path: str
     operation: Json
     shared: Mapping[str, Json]
-    """The path's own entry."""
+    """Entry of its path."""
     name: str = ""
 
     @property
@@ -204,28 +204,26 @@ class _PathOperation(msgspec.Struct):
 def _find_operations(
     document: Mapping[str, Json], references: References, warnings: list[str]
 ) -> Iterator[_PathOperation]:
-    for path, entry in document["paths"].items():
-        path_item = references.resolve(entry)
+    for path, declaration in document["paths"].items():
+        path_item = references.resolve(declaration)
         if not isinstance(path_item, Mapping):
             if not str(path).startswith("x-"):
                 warnings.append(f"path {path!r} is left out: it must be keys with values")
             continue
         for method in METHODS:
-            if method in path_item:
-                yield from _usable_operations(_PathOperation(method, str(path), path_item[method], path_item), warnings)
-
-
-def _usable_operations(path_operation: _PathOperation, warnings: list[str]) -> Iterator[_PathOperation]:
-    if not path_operation.path.startswith("/") or path_operation.path.startswith("//"):
-        warnings.append(f"{path_operation.place} is left out: a path must begin with one slash")
-    elif not isinstance(path_operation.operation, Mapping):
-        warnings.append(f"{path_operation.place} is left out: it must be keys with values")
-    else:
-        yield path_operation
+            if method not in path_item:
+                continue
+            entry = _PathOperation(method, str(path), path_item[method], path_item)
+            if not entry.path.startswith("/") or entry.path.startswith("//"):
+                warnings.append(f"{entry.place} is left out: a path must begin with one slash")
+            elif not isinstance(entry.operation, Mapping):
+                warnings.append(f"{entry.place} is left out: it must be keys with values")
+            else:
+                yield entry
 
 
 def _assign_names(path_operations: list[_PathOperation], warnings: list[str]) -> list[_PathOperation]:
-    """With a name for each; of two that have one name, the second is named after its path."""
+    """Name each operation; the second of two with one name is named after its path."""
     name_counts: Counter[str] = Counter()
     for entry in path_operations:
         entry.name = operation_name(entry.operation.get("operationId"), entry.method, entry.path)
@@ -239,42 +237,34 @@ def _assign_names(path_operations: list[_PathOperation], warnings: list[str]) ->
     return path_operations
 
 
-def _read_operation(path_operation: _PathOperation, references: References, warnings: list[str]) -> Operation | None:
+def _read_operation(entry: _PathOperation, references: References, warnings: list[str]) -> Operation | None:
     try:
-        return _operation(path_operation, references)
+        return _operation(entry, references)
     except RecursionError:
-        warnings.append(f"{path_operation.place} is left out: it is nested too deeply")
+        warnings.append(f"{entry.place} is left out: it is nested too deeply")
     except UsageError as error:
-        warnings.append(f"{path_operation.place} is left out: {error}")
+        warnings.append(f"{entry.place} is left out: {error}")
     return None
 
 
-def _operation(path_operation: _PathOperation, references: References) -> Operation:
-    convert = Conversion(references.lookup, "input")
-    parameters = parameter_plan(
-        path_operation.path, path_operation.shared.get("parameters"), path_operation.operation, references, convert
-    )
-    body = body_plan(
-        path_operation.operation.get("requestBody"),
-        references,
-        convert,
-        {argument.name for argument in parameters.arguments},
-    )
-    answer = success_response(path_operation.operation.get("responses"), references)
-    paged = path_operation.method == "get" and is_paged(
-        {argument.wire for argument in parameters.arguments}, answer.has_link
-    )
+def _operation(entry: _PathOperation, references: References) -> Operation:
+    operation, convert = entry.operation, Conversion(references.lookup, "input")
+    parameters = parameter_plan(entry.path, entry.shared.get("parameters"), operation, references, convert)
+    used_names = {argument.name for argument in parameters.arguments}
+    body = body_plan(operation.get("requestBody"), references, convert, used_names)
+    answer = success_response(operation.get("responses"), references)
+    paged = entry.method == "get" and is_paged({argument.wire for argument in parameters.arguments}, answer.has_link)
     return Operation(
-        name=path_operation.name,
-        method=path_operation.method,
-        path=path_operation.path,
-        description=_description(path_operation),
-        is_deprecated=path_operation.operation.get("deprecated") is True,
+        name=entry.name,
+        method=entry.method,
+        path=entry.path,
+        description=_description(entry),
+        is_deprecated=operation.get("deprecated") is True,
         is_paged=paged,
         arguments=(*parameters.arguments, *body.arguments),
         body=body.body,
         accept=answer.mime,
-        server=first_server(path_operation.operation.get("servers") or path_operation.shared.get("servers")),
+        server=first_server(operation.get("servers") or entry.shared.get("servers")),
         input_schema=_encode(_input_schema(parameters, body, convert, paged=paged)),
         output_schema=b"" if answer.schema is None else _encode(answer.schema),
     )
@@ -283,18 +273,11 @@ def _operation(path_operation: _PathOperation, references: References) -> Operat
 def _input_schema(parameters: ParameterPlan, body: BodyPlan, convert: Conversion, *, paged: bool) -> dict[str, Json]:
     properties = {**parameters.properties, **body.properties}
     required = [name for name in properties if name in parameters.required or name in body.required]
-    # What must be given comes first: it is the order of positional arguments.
-    ordered_properties = {
-        name: properties[name] for name in (*required, *(name for name in properties if name not in required))
-    }
-    own_properties = {
-        name: property_schema
-        for name, property_schema in _OWN.items()
-        if name not in ordered_properties and (paged or name != NEXT_QUERY)
-    }
+    own = {name: entry for name, entry in _OWN.items() if name not in properties and (paged or name != NEXT_QUERY)}
     schema: dict[str, Json] = {
         "type": "object",
-        "properties": {**ordered_properties, **own_properties},
+        # Required ones first, in the order of positional arguments.
+        "properties": {**dict.fromkeys(required), **properties, **own},
         "required": required,
         "additionalProperties": body.additional_properties,
     }
@@ -316,16 +299,16 @@ def _description(path_operation: _PathOperation) -> str:
 
 
 # ----------------------------------------------------------------------------------------------------
-# What an operation answers when all goes well. Pure.
+# Responses of successful requests. Pure.
 
 
 class SuccessResponse(NamedTuple):
-    """The answer's media type and schema; `None`: nothing is known."""
+    """Media type and schema of a response; `None` if nothing is known."""
 
     mime: str
     schema: Json | None
     has_link: bool
-    """It says with a `Link` header where the next page is."""
+    """Whether a `Link` header says where the next page is."""
 
 
 def success_response(declaration: Json, references: References) -> SuccessResponse:
@@ -353,13 +336,13 @@ def _with_content(content: Mapping[str, Json], headers: Json) -> SuccessResponse
 
 
 # ----------------------------------------------------------------------------------------------------
-# Schemas of operations, made when somebody first looks into them: of a thousand, a program reads three.
+# Schemas of operations, made on first use: of a thousand, a program reads three.
 #
 # A large program is checked in another process, so they can be pickled; they are sent as they are stored.
 
 
 class LazySchema(Mapping[str, Json]):
-    """A schema that is still to be made, by a function that can be pickled."""
+    """Schema made on first use, by a function that can be pickled."""
 
     def __init__(self, make: Callable[[], Mapping[str, Json]]) -> None:
         self._make = make
@@ -382,7 +365,7 @@ class LazySchema(Mapping[str, Json]):
         return LazySchema, (self._make,)
 
     def __bool__(self) -> bool:
-        """Asked often, of every tool; a schema of an operation is never empty."""
+        """Without making it: this is asked often, and a schema of an operation is never empty."""
         return True
 
 
@@ -401,7 +384,7 @@ def input_schema(operation: Operation, tool: str) -> Mapping[str, Json]:
 
 
 def output_schema(packed: bytes, lookup: ReferenceLookup) -> Mapping[str, Json]:
-    """Of what comes back; nothing is said where it is nested too deeply for whoever asks."""
+    """Schema of the reply; an empty one where it is nested too deeply."""
     try:
         return with_definitions(msgspec.msgpack.decode(packed), lookup, "output")
     except RecursionError:

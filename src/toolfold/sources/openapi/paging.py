@@ -1,7 +1,7 @@
 """Paging of lists: the next page by a `Link` header, or by a URL, a token or a flag in the body.
 
-What leads on is a query string for the same operation, never another address: a program may hold it and hand it back,
-and reaches with it nothing that it could not have asked for: what the API said, or parameters that the operation has.
+The next page is a query string for the same operation, never another address: a program may hold it and hand it back,
+and reaches with it nothing that it could not have asked for.
 """
 
 from __future__ import annotations
@@ -42,13 +42,13 @@ _TOKENS: Final[Mapping[str, tuple[str, ...]]] = {
     "bookmark": ("bookmark",),
     "next": ("cursor", "after", "page_token", "page"),
 }
-"""Names of a token in a body, and of the parameters that take it."""
+"""Names of tokens in a body, and of the parameters that take each."""
 _WITHIN: Final = ("", "meta", "pagination", "paging", "page", "page_info", "pageInfo", "response_metadata", "links",
                   "_links", "cursors", "cursor")  # fmt: skip
 _MOST_CHARACTERS: Final = 2_000
-"""Of what stands beside a link: the search for `next` in it takes time in proportion to its square."""
+"""Limit of the text beside a link: the search for `next` in it takes time in proportion to its square."""
 _MORE: Final = ("has_next_page", "hasNextPage", "has_more", "hasMore")
-"""Where one of these stands beside a token and is false, the token leads nowhere."""
+"""Flags beside a token; where one is false, the token leads nowhere."""
 _URLS: Final = ("next", "next_url", "@odata.nextLink", "nextLink", "next_page_url", "next_page_uri")
 
 
@@ -58,7 +58,7 @@ def is_paged(parameters: Collection[str], has_link: bool) -> bool:
 
 
 def next_query(link: str, body: Json, parameters: Collection[str]) -> str | None:
-    """The query of the next page; `None` after the last."""
+    """Query of the next page; `None` after the last."""
     for url, words in _LINK.findall(link):
         if _NEXT.search(words[:_MOST_CHARACTERS]):
             return urlsplit(url).query or None
@@ -70,7 +70,7 @@ def next_query(link: str, body: Json, parameters: Collection[str]) -> str | None
 
 
 def check_next(following: str, arguments: Collection[Argument], check: ArgumentCheck, *, tool: str) -> None:
-    """Refuse a query that a program made up: of parameters that the operation has not, or with values that do not fit.
+    """Refuse a made-up query: with parameters that the operation lacks, or with values that do not fit.
 
     Raises:
         ToolArgumentsInvalid: the text says which.
@@ -88,17 +88,16 @@ def check_next(following: str, arguments: Collection[Argument], check: ArgumentC
 
 
 def _check_value(name: str, texts: list[str], check: ArgumentCheck) -> None:
-    """Of the values that a text may stand for, one must fit."""
-    failure: ToolArgumentsInvalid | None = None
+    """Check that one of the values that a text may stand for fits."""
+    failures = []
     for value in _meanings(texts):
         try:
             check({name: value})
         except ToolArgumentsInvalid as error:
-            failure = failure or error
+            failures.append(error)
         else:
             return
-    if failure is not None:
-        raise failure
+    raise failures[0]
 
 
 def _meanings(texts: list[str]) -> Iterator[Value]:
@@ -124,7 +123,7 @@ def _scalar(text: str) -> Value:
 
 
 def with_next(query: str, following: str) -> str:
-    """A query with the parameters of the next page in place of its own."""
+    """Query with the parameters of the next page in place of its own."""
     new = parse_qsl(following, keep_blank_values=True)
     names = {name for name, _ in new}
     old = [pair for pair in parse_qsl(query, keep_blank_values=True) if pair[0] not in names]

@@ -36,7 +36,7 @@ _PATH: Final = "/:@!$&'()*+,;=~%-._"
 def request_of(
     operation: Operation, arguments: Mapping[str, Value], base_url: str, *, tool: str, next_query: str = ""
 ) -> WebRequest:
-    """The request, without what proves who sends it.
+    """Request without credentials.
 
     Raises:
         ToolArgumentsInvalid: an argument cannot be written where it goes.
@@ -46,11 +46,7 @@ def request_of(
         for argument in operation.arguments
         if arguments.get(argument.name) is not None
     }
-    path = _path(
-        operation,
-        {argument.wire: (argument, value) for argument, value in values.items() if argument.place == "path"},
-        tool,
-    )
+    path = _path(operation, values, tool)
     query = "&".join(
         f"{key}={text}"
         for argument, value in values.items()
@@ -71,21 +67,20 @@ def request_of(
     )
 
 
-def _path(operation: Operation, values: Mapping[str, tuple[Argument, Value]], tool: str) -> str:
-    def fill(match: re.Match[str]) -> str:
-        argument, value = values[match[1]]
-        part = path_part(argument, value)
-        # An empty one, or one that climbs, would make this another operation.
-        if part in ("", ".", ".."):
-            raise bad_argument(tool, wrong([argument.name], "must be text that can stand in a path", value))
-        return part
-
+def _path(operation: Operation, values: Mapping[Argument, Value], tool: str) -> str:
+    by_name = {argument.wire: argument for argument in values if argument.place == "path"}
     pieces = _TEMPLATE.split(operation.path)
-    # Every second piece is a name; what stands between is the document's own.
-    return "".join(
-        quote(piece, safe=_PATH) if index % 2 == 0 else _TEMPLATE.sub(fill, f"{{{piece}}}")
-        for index, piece in enumerate(pieces)
-    )
+    # Every second piece is a name; the others are the document's own.
+    for index, piece in enumerate(pieces):
+        if index % 2 == 0:
+            pieces[index] = quote(piece, safe=_PATH)
+            continue
+        argument = by_name[piece]
+        pieces[index] = path_part(argument, values[argument])
+        # An empty one, or one that climbs, would make this another operation.
+        if pieces[index] in ("", ".", ".."):
+            raise bad_argument(tool, wrong([argument.name], "must be text that can stand in a path", values[argument]))
+    return "".join(pieces)
 
 
 def _headers(values: Mapping[Argument, Value], tool: str) -> Iterator[tuple[str, str]]:
@@ -121,25 +116,25 @@ def _content(operation: Operation, arguments: Mapping[str, Value]) -> tuple[byte
 
 
 # ----------------------------------------------------------------------------------------------------
-# The body of an operation as arguments: the fields of an object each become one, anything else is `body`. Pure.
+# Body of an operation as arguments: the fields of an object each become one, anything else is `body`. Pure.
 
 _DEEPEST: Final = 20
 
 
 @dataclass(slots=True)
 class BodyPlan:
-    """The body, and the arguments that it is made of."""
+    """Body, and the arguments that it is made of."""
 
     body: Body | None = None
     arguments: list[Argument] = field(default_factory=list)
     properties: dict[str, Json] = field(default_factory=dict)
     required: set[str] = field(default_factory=set)
     additional_properties: Json = False
-    """What arguments that nobody declared may be."""
+    """Schema of undeclared arguments."""
 
 
 def body_plan(request_body: Json, references: References, convert: Conversion, used_names: set[str]) -> BodyPlan:
-    """How to make the body; a plan without one where the operation takes none."""
+    """Plan of the body; an empty plan where the operation takes none."""
     request = references.resolve(request_body)
     content = request.get("content") if isinstance(request, Mapping) else None
     if not isinstance(request, Mapping) or not isinstance(content, Mapping) or not content:
@@ -208,9 +203,9 @@ def _field(name: str, wire: str, encodings: Json) -> Argument:
 
 
 def _fields(source: Json, references: References, visited: set[str], depth: int) -> Mapping[str, Json] | None:
-    """The schema as one object with properties, `$ref` and `allOf` taken in; `None` if it is no such thing.
+    """The schema as one object with properties, `$ref` and `allOf` merged; `None` if it is no such thing.
 
-    A part that was `seen` is not taken in again: it adds nothing, and parts that name the next one twice have no end.
+    A part that was visited is not merged again: it adds nothing, and parts that name the next one twice have no end.
     """
     target = references.resolve(source)
     if not isinstance(target, Mapping) or depth > _DEEPEST or target.get("nullable") is True:
@@ -241,33 +236,22 @@ def _chooses(branches: Json) -> bool:
 
 
 # ----------------------------------------------------------------------------------------------------
-# The body of a request: JSON, a form, parts with files, text or bytes. Pure.
+# Content of a request: JSON, a form, parts with files, text or bytes. Pure.
 
 _Part: TypeAlias = tuple[str | None, bytes] | tuple[str | None, bytes, str]
 """A file's name, its content, its media type."""
 
 
 def content(body: Body, value: Value, fields: Mapping[str, Argument]) -> tuple[bytes, str]:
-    """The body and its content type.
-
-    Args:
-        body: How it is made.
-        value: All of it: an object where arguments are its fields.
-        fields: How each field is encoded, by the API's name for it.
-    """
+    """The content of a body and its content type; `fields` say how each field is encoded, by its name in the API."""
     mime = normalize_mime(body.mime)
     if is_json(mime):
         return msgspec.json.encode(value), body.mime
-    if mime == FORM:
-        return _form(_as_fields(value), fields).encode(), FORM
-    if mime == MULTIPART:
-        return _multipart(_as_fields(value), fields)
+    if mime in (FORM, MULTIPART):
+        whole = value if isinstance(value, Mapping) else {"body": value}
+        return _multipart(whole, fields) if mime == MULTIPART else (_form(whole, fields).encode(), FORM)
     concrete = "application/octet-stream" if "*" in mime else body.mime
     return _raw(value), value.mime if isinstance(value, Media) and "*" in mime else concrete
-
-
-def _as_fields(value: Value) -> Mapping[str, Value]:
-    return value if isinstance(value, Mapping) else {"body": value}
 
 
 def _raw(value: Value) -> bytes:
@@ -285,9 +269,8 @@ def _form(value: Mapping[str, Value], fields: Mapping[str, Argument]) -> str:
         field = fields.get(name)
         if field is not None and field.style:
             pairs += [f"{key}={element}" for key, element in query_pairs(field, item)]
-            continue
-        for element in item if isinstance(item, list) else [item]:
-            pairs.append(urlencode({name: text_of(element)}))
+        else:
+            pairs += [urlencode({name: text_of(part)}) for part in (item if isinstance(item, list) else [item])]
     return "&".join(pairs)
 
 
@@ -315,31 +298,28 @@ def _parts(name: str, value: Value, field: Argument | None) -> Iterator[_Part]:
 
 
 # ----------------------------------------------------------------------------------------------------
-# Values as OpenAPI's styles write them into paths, queries, headers and cookies. Pure.
+# Values in OpenAPI's styles for paths, queries, headers and cookies. Pure.
 
 _RESERVED: Final = ":/?[]@!$'()*,;"
-"""Signs that `allowReserved` leaves as they are; not those that end a query's value."""
+"""Characters that `allowReserved` keeps; not those that end a query's value."""
 _BETWEEN: Final = {"spaceDelimited": "%20", "pipeDelimited": "|", "form": ","}
 
 
 def text_of(value: Value) -> str:
-    """One value as text: JSON's words for true, false and null, and JSON for what has parts."""
-    match value:
-        case str():
-            return value
-        case bytes():
-            return value.decode("utf-8", "replace")
-        case Media():
-            return value.data.decode("utf-8", "replace")
-    return msgspec.json.encode(value).decode()
+    """Value as text: JSON for all that is neither text nor bytes."""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, Media):
+        value = value.data
+    return value.decode("utf-8", "replace") if isinstance(value, bytes) else _as_json(value)
 
 
 def path_part(argument: Argument, value: Value) -> str:
-    """What stands in a path's place: `simple`, `label` or `matrix`."""
+    """Part of a path: `simple`, `label` or `matrix`."""
     if argument.mime:
         return _escape(_as_json(value))
     items = [_escape(text_of(item)) for item in value] if isinstance(value, list) else None
-    pairs = _pairs(value) if isinstance(value, dict) else None
+    pairs = [(_escape(key), _escape(text_of(item))) for key, item in value.items()] if isinstance(value, dict) else None
     name = _escape(argument.wire)
     match argument.style:
         case "label":
@@ -372,7 +352,6 @@ def query_pairs(argument: Argument, value: Value) -> Iterator[tuple[str, str]]:
 
 
 def header_text(argument: Argument, value: Value) -> str:
-    """The value of a header."""
     if argument.mime:
         return _as_json(value)
     if isinstance(value, list):
@@ -389,15 +368,12 @@ def _query_of_object(argument: Argument, name: str, value: Mapping[str, Value], 
     elif argument.explode:
         yield from ((quote(key, safe=""), quote(text_of(item), safe=safe)) for key, item in value.items())
     else:
-        between = _BETWEEN.get(argument.style, ",")
-        yield (
-            name,
-            between.join(quote(part, safe=safe) for pair in value.items() for part in (pair[0], text_of(pair[1]))),
-        )
+        parts = [part for key, item in value.items() for part in (key, text_of(item))]
+        yield name, _BETWEEN.get(argument.style, ",").join(quote(part, safe=safe) for part in parts)
 
 
 def _deep(name: str, value: Value, safe: str) -> Iterator[tuple[str, str]]:
-    """`filter[size][min]=1`; the items of a list have one name."""
+    """`filter[size][min]=1`; items of a list have one name."""
     if isinstance(value, Mapping):
         for key, item in value.items():
             yield from _deep(f"{name}[{quote(key, safe='')}]", item, safe)
@@ -416,10 +392,6 @@ def _join(
     if pairs is not None:
         return between.join(f"{key}={item}" if explode else f"{key},{item}" for key, item in pairs)
     return _escape(text_of(value))
-
-
-def _pairs(value: Mapping[str, Value]) -> list[tuple[str, str]]:
-    return [(_escape(key), _escape(text_of(item))) for key, item in value.items()]
 
 
 def _escape(text: str) -> str:

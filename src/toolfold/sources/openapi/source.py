@@ -46,22 +46,22 @@ _READ_ONLY: Final = frozenset({"get", "head", "options", "trace"})
 _SECRET_HEADERS: Final = frozenset({"authorization", "cookie", "proxy-authorization"})
 _MOST_ISSUED: Final = 1_000
 _MOST_ISSUED_CHARACTERS: Final = 8_000
-"""Pages of an operation that its API named: what they ask for is its own business."""
+"""Limits of the remembered pages of an operation that its API named; those need no check."""
 _NO_HEADERS: Final[Mapping[str, str]] = {}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Api:
-    """One API as its operator describes it."""
+    """API as its operator describes it."""
 
     spec: str | os.PathLike[str]
     """The document: a file or a URL."""
     name: str = ""
-    """Before each tool's name, and the module of all: `from tools.<name> import ...`; by default made from `spec`."""
+    """Prefix of each tool's name, and the module of all: `from tools.<name> import ...`; by default from `spec`."""
     base_url: str = ""
     """Where requests go; by default the first server of the document."""
     auth: ApiAuth | None = None
-    """Needs `base_url`, and goes nowhere else."""
+    """Credentials, sent to `base_url` only, which they need."""
     include: Sequence[str] = ()
     """Patterns of operations: their names, or `GET /repos/*`. Empty for all."""
     exclude: Sequence[str] = ()
@@ -70,11 +70,11 @@ class Api:
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
     """Sent to `base_url` with every request."""
     hosts: Sequence[str] = ()
-    """What else may be reached: hosts to be redirected to, and private addresses."""
+    """Further hosts that may be reached: by redirects, and private addresses."""
     timeout_seconds: float | None = None
-    """Of one call."""
+    """Limit of one call."""
     max_bytes: int = MAX_BYTES
-    """Of one reply."""
+    """Limit of one reply."""
     secrets: Sequence[str] = field(default=(), repr=False)
     """Values in `headers` that must not come back."""
 
@@ -105,11 +105,7 @@ def openapi_tools(
 
 
 def api_tools(api: Api, *, store: DocumentStore | None = None) -> list[Tool]:
-    """The tools of one API.
-
-    Raises:
-        UsageError: the document cannot be read, or has nothing to call.
-    """
+    """The tools of one API; raises as `openapi_tools`."""
     label = api.name or os.path.basename(os.fspath(api.spec))
     try:
         store = store or DocumentStore()
@@ -158,7 +154,6 @@ class ApiClient:
         )
 
     def tool(self, domain: str, operation: Operation) -> Tool:
-        """Make a tool of one operation."""
         operation = self._without_auth(operation)
         name = f"{domain}_{operation.name}"
         identifier = python_name(name)
@@ -185,13 +180,9 @@ class ApiClient:
         issued_queries: deque[str] = deque(maxlen=_MOST_ISSUED)
 
         async def call(arguments: Mapping[str, Any]) -> Any:
-            argument_names = {argument.name for argument in operation.arguments}
-            options = {
-                key: arguments[key]
-                for key in (WITH_RESPONSE, NEXT_QUERY)
-                if key in arguments and key not in argument_names
-            }
-            request_arguments = {key: value for key, value in arguments.items() if key not in options}
+            own_names = {WITH_RESPONSE, NEXT_QUERY} - {argument.name for argument in operation.arguments}
+            options = {key: value for key, value in arguments.items() if key in own_names}
+            request_arguments = {key: value for key, value in arguments.items() if key not in own_names}
             page_query = options.get(NEXT_QUERY) or ""
             if page_query and page_query not in issued_queries:
                 parts = argument_check(replace(spec, input_schema={**spec.input_schema, "required": []}))
@@ -210,7 +201,7 @@ class ApiClient:
         return call
 
     def _server(self, operation: Operation) -> str:
-        """The operation's own server where that may be reached, else that of all."""
+        """The operation's own server where that may be reached, else that of the API."""
         own_url = urljoin(f"{self._base_url}/", operation.server)
         try:
             return own_url if self._client.hosts.permits(origin_of(own_url)) else self._base_url
@@ -218,16 +209,13 @@ class ApiClient:
             return self._base_url
 
     def _without_auth(self, operation: Operation) -> Operation:
-        """Without the argument that the secret is sent as: the operator gives it, and no program may."""
+        """Without the argument that carries the secret: the operator gives it, and no program may."""
         auth = self._api.auth
         if auth is None or auth.kind not in ("header", "query"):
             return operation
-        arguments = tuple(
-            argument
-            for argument in operation.arguments
-            if (argument.place, argument.wire.lower()) != (auth.kind, auth.name.lower())
-        )
-        return msgspec.structs.replace(operation, arguments=arguments)
+        secret = auth.kind, auth.name.lower()
+        arguments = (entry for entry in operation.arguments if (entry.place, entry.wire.lower()) != secret)
+        return msgspec.structs.replace(operation, arguments=tuple(arguments))
 
 
 def _paged_note(operation: Operation, name: str) -> str:
@@ -239,11 +227,8 @@ def _select_operations(api: Api, domain: str, operations: Iterable[Operation]) -
     for operation in operations:
         names = (operation.name, f"{domain}_{operation.name}", f"{operation.method.upper()} {operation.path}")
         is_included = not api.include or any(map(include.match_text, names))
-        if (
-            is_included
-            and not any(map(exclude.match_text, names))
-            and (not api.read_only or operation.method in _READ_ONLY)
-        ):
+        is_allowed = not api.read_only or operation.method in _READ_ONLY
+        if is_included and is_allowed and not any(map(exclude.match_text, names)):
             yield operation
 
 
@@ -251,7 +236,7 @@ def _base_url(api: Api, index: ApiIndex) -> str:
     """Where requests go.
 
     Raises:
-        UsageError: nothing says where, or the document says something that its origin may not say.
+        UsageError: nothing says where, or the document names a server that its origin may not name.
     """
     if api.auth is not None and not api.base_url:
         raise UsageError("'auth' needs 'base_url', which says where the secret may be sent")
@@ -283,7 +268,7 @@ def _stem(spec: str) -> str:
 
 
 def _secret_values(headers: Mapping[str, str]) -> list[str]:
-    """The values of headers that are called like secrets, and what stands in them behind `Bearer`."""
+    """Values of headers that are named like secrets, and the part of each behind `Bearer`."""
     values = [
         value for name, value in headers.items() if name.lower() in _SECRET_HEADERS or is_secret(name.replace("-", "_"))
     ]

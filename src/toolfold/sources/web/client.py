@@ -1,7 +1,7 @@
 """HTTP client of one API: allow-list, secrets, redirects, size limit. Every request of a source uses it.
 
-The secret is put on below every library that logs, and only on requests to the origin it is for. A redirect is followed
-to another host only where that is named, without the secret, and only if nothing can happen twice.
+The secret is added below every library that logs, and only to requests to its own origin. A redirect is followed to
+another host only where that is named, without the secret, and only if nothing can happen twice.
 """
 
 from __future__ import annotations
@@ -44,14 +44,14 @@ _UNASKED: Final = frozenset({"set-cookie", "set-cookie2"})
 
 
 class WebClient:
-    """Sends requests to the hosts that were named, as whoever the credentials of a host say.
+    """Client that reaches only the hosts that were named, with the credentials of each.
 
     Args:
-        hosts: All that may be reached.
-        auth: By origin: which secret goes there.
-        headers: By origin: sent there with every request.
+        hosts: Hosts that may be reached.
+        auth: Credentials by origin.
+        headers: Headers of every request, by origin.
         secrets: Further values that must not come back.
-        max_bytes: Of one reply, decoded.
+        max_bytes: Limit of one reply, decoded.
         resolve: Finds the addresses of a host.
     """
 
@@ -76,11 +76,11 @@ class WebClient:
         }
 
     async def send(self, request: WebRequest) -> WebReply:
-        """The answer, whatever its status; secrets are taken out of it.
+        """The reply, whatever its status, without secrets.
 
         Raises:
             ToolRefused: nobody named the host; nothing was sent.
-            ToolError: no answer came; `nothing_ran` says whether the request may have arrived.
+            ToolError: no reply came; `nothing_ran` says whether the request may have arrived.
         """
         for _ in range(_MOST_REDIRECTS + 1):
             reply = await self._send_renewing(request)
@@ -99,7 +99,7 @@ class WebClient:
     # one request
 
     async def _send_renewing(self, request: WebRequest) -> WebReply:
-        """Once more with a new secret where the old one is refused: a refused request did nothing."""
+        """Send once more with a new secret where the old one is refused: a refused request did nothing."""
         origin = origin_of(self._check_url(request.url))
         credentials = self._credentials.get(origin)
         reply = await self._send_once(request, origin, credentials)
@@ -151,7 +151,7 @@ class WebClient:
         )
 
     def _failure(self, error: httpx2.TransportError, host: str) -> ToolError:
-        """Said without the library's own text, which may hold the URL."""
+        """Error without the library's own text, which may hold the URL."""
         if isinstance(error.__cause__, AddressRefused):
             return ToolRefused(str(error.__cause__))
         if isinstance(error, httpx2.ConnectError | httpx2.ConnectTimeout | httpx2.PoolTimeout):
@@ -163,7 +163,6 @@ class WebClient:
     # where it may lead
 
     def _check_url(self, url: str) -> httpx2.URL:
-        """The URL as it is sent, if its host is named."""
         try:
             parsed = read_url(url)
         except ValueError as error:
@@ -174,7 +173,7 @@ class WebClient:
         return parsed
 
     def _redirect(self, request: WebRequest, reply: WebReply) -> WebRequest | None:
-        """The request that a redirect asks for, or `None` where the reply is the answer."""
+        """The request that a redirect asks for; `None` for any other reply."""
         location = reply.header("location")
         if reply.status not in _REDIRECTS or not location:
             return None
@@ -194,7 +193,7 @@ class WebClient:
         return replace(_redirected_request(request, url, reply.status), headers=_harmless_headers(request.headers))
 
     def _mask_reply(self, reply: WebReply) -> WebReply:
-        """Headers and reason; the content is cleaned once it is read, for it may be escaped."""
+        """Mask headers and reason; the content is masked once it is decoded, for it may be escaped."""
         clean = self.masker.mask_text
         headers = tuple((clean(key), clean(value)) for key, value in reply.headers)
         return replace(reply, reason=clean(reply.reason), headers=headers)
@@ -211,7 +210,7 @@ def _with_query(url: str, query: tuple[tuple[str, str], ...]) -> str:
 
 
 def _redirected_request(request: WebRequest, url: str, status: int) -> WebRequest:
-    """As browsers do: only 307 and 308 keep a method that changes things."""
+    """Follow as browsers do: only 307 and 308 keep a method that changes things."""
     url = url.partition("#")[0]
     if request.method in _SAFE or status in (307, 308):
         return replace(request, url=url)
@@ -220,12 +219,12 @@ def _redirected_request(request: WebRequest, url: str, status: int) -> WebReques
 
 
 def _harmless_headers(headers: tuple[tuple[str, str], ...]) -> tuple[tuple[str, str], ...]:
-    """What another host may read: of a program's own headers, those that say only what is wanted."""
+    """Headers of a program that another host may read."""
     return tuple(pair for pair in headers if pair[0].lower() in ("accept", "accept-language"))
 
 
 # ----------------------------------------------------------------------------------------------------
-# The tool `fetch`: one request to a host that the operator named. For programs, which have no network of their own.
+# Tool `fetch`: one request to a host that the operator named. For programs, which have no network of their own.
 
 TIMEOUT_SECONDS: Final = 60.0
 _NOT_FOR_PROGRAMS: Final = frozenset({"host", "content-length", "transfer-encoding", "connection", "cookie"})
@@ -240,7 +239,7 @@ def fetch_tool(
     timeout_seconds: float = TIMEOUT_SECONDS,
     secrets: Mapping[str, ApiAuth] = _NO_SECRETS,
 ) -> Tool:
-    """The tool, for these hosts and methods; `secrets` say how each host is told who calls.
+    """The tool, for these hosts and methods; `secrets` are the credentials by host.
 
     Raises:
         UsageError: an entry is not a host.
@@ -268,7 +267,7 @@ def fetch_tool(
 
 
 def _origin(host: str) -> Origin:
-    """Where the secret of a host goes: over HTTPS unless it is this machine."""
+    """Origin that the secret of a host goes to: over HTTPS unless it is this machine."""
     try:
         origin = origin_of(f"https://{host}")
     except ValueError as error:

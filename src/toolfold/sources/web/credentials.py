@@ -21,7 +21,7 @@ from toolfold.tools.error_text import MASK, SHORTEST, forms_of, hide, mask_secre
 from toolfold.tools.steps import PerLoop
 
 # ----------------------------------------------------------------------------------------------------
-# What goes to a server and what comes back, as plain data.
+# Requests and replies, as plain data.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,17 +46,15 @@ class WebReply:
     content: bytes
 
     def header(self, name: str) -> str:
-        """The first header of this name, or an empty text."""
         return next((value for key, value in self.headers if key == name), "")
 
     @property
     def mime(self) -> str:
-        """The media type, without its parameters."""
-        return self.header("content-type").partition(";")[0].strip().lower()
+        return normalize_mime(self.header("content-type"))
 
 
 # ----------------------------------------------------------------------------------------------------
-# Media types and charsets: the type that is preferred where an operation has several, the codec of a text. Pure.
+# Media types and charsets. Pure.
 
 JSON: Final = "application/json"
 FORM: Final = "application/x-www-form-urlencoded"
@@ -89,9 +87,9 @@ _CODEC_OF: Final = {label: codec for codec, labels in _CODECS.items() for label 
 
 
 def codec_of(content_type: str) -> str:
-    """The codec for the charset of a content type; UTF-8 for one that is unknown or not said.
+    """Codec for the charset of a content type; UTF-8 for one that is unknown or missing.
 
-    Python's registry is not asked: it has codecs that take quadratic time, and remembers every name that it is given.
+    Python's registry is not used: it has codecs that take quadratic time, and remembers every name that it is given.
     """
     _, _, charset = content_type.lower().partition("charset=")
     return _CODEC_OF.get(charset.partition(";")[0].strip().strip("\"'"), "utf-8")
@@ -109,38 +107,29 @@ def is_json(mime: str) -> bool:
 
 
 def is_text(mime: str) -> bool:
-    """Whether its content is text."""
     mime = normalize_mime(mime)
     return mime.startswith("text/") or mime in _AS_TEXT or mime.endswith("+xml")
 
 
 def preferred_mime(mimes: Iterable[str]) -> str:
-    """The one that programs can make most of; where two are alike, the first."""
-    return min(mimes, key=_rank)
+    """The type that programs can make most of; the first of several that are alike."""
+    return min(mimes, key=_preference)
 
 
-def _rank(mime: str) -> int:
+def _preference(mime: str) -> list[bool]:
     mime = normalize_mime(mime)
-    if mime == JSON:
-        return 0
-    if is_json(mime):
-        return 1
-    if mime == MULTIPART:
-        return 2
-    if mime == FORM:
-        return 3
-    return 4 if is_text(mime) else 5
+    return [not fits for fits in (mime == JSON, is_json(mime), mime == MULTIPART, mime == FORM, is_text(mime))]
 
 
 # ----------------------------------------------------------------------------------------------------
-# Secrets of a source, taken out of whatever comes back: replies, headers, errors, and the log lines of libraries.
+# Masking of a source's secrets in whatever comes back: replies, headers, errors, and the log lines of libraries.
 
 _CHATTY: Final = (
     "httpx2", "httpcore2.connection", "httpcore2.http11", "httpcore2.http2", "hpack.hpack", "hpack.table", "h2",
 )  # fmt: skip
-"""Loggers that tell of URLs and headers."""
+"""Loggers of URLs and headers."""
 _ENCODINGS: Final = (*(codec for codec in CODECS if codec != "utf-16"), "utf-32-le", "utf-32-be", "cp037")
-"""How a secret may stand in bytes. The last three are never decoded here, but a program can decode them itself."""
+"""Encodings of a secret in bytes. The last three are never decoded here, but a program can decode them itself."""
 _Replacements: TypeAlias = tuple[tuple[bytes, bytes], ...]
 
 
@@ -157,7 +146,7 @@ class SecretMasker:
             self.add(secret)
 
     def add(self, secret: str) -> None:
-        """Take this one out as well, from now on; in errors of every tool, too."""
+        """Mask this one as well, from now on; in errors of every tool, too."""
         if len(secret) < SHORTEST or secret in self._secrets:
             return
         hide([secret])
@@ -171,18 +160,17 @@ class SecretMasker:
         self._numbers = frozenset(number for number in self._secrets if number.isdecimal())
 
     def mask_text(self, text: str) -> str:
-        """The text without them."""
         for form in self._forms:
             if form in text:
                 text = text.replace(form, MASK)
         return text
 
     def mask_bytes(self, data: bytes) -> bytes:
-        """The same for bytes, in every encoding that text has here; before decoding, whatever the label says."""
+        """Mask bytes in every encoding that text has here; before decoding, whatever the label says."""
         return _replace_all(data, self._byte_replacements)
 
     def mask_json(self, data: bytes) -> Value:
-        """The same for JSON, as a value; without a step in Python for each of its parts.
+        """Decode JSON and mask it, without a step in Python for each of its parts.
 
         Raises:
             msgspec.DecodeError: it is not JSON.
@@ -202,7 +190,7 @@ class SecretMasker:
         return masked_value
 
     def mask_value(self, value: Value) -> Value:
-        """The same for a whole reply; keys too."""
+        """Mask a whole value; keys too."""
         match value:
             case str():
                 return self.mask_text(value)
@@ -213,19 +201,15 @@ class SecretMasker:
             case dict():
                 return {self.mask_text(key): self.mask_value(item) for key, item in value.items()}
             case Media():
-                return replace(
-                    value,
-                    data=self.mask_bytes(value.data),
-                    uri=self.mask_text(value.uri),
-                    name=self.mask_text(value.name),
-                )
+                text, data = self.mask_text, self.mask_bytes(value.data)
+                return replace(value, data=data, uri=text(value.uri), name=text(value.name))
             case int() | float() if self._numbers and any(number in str(value) for number in self._numbers):
                 return MASK
         return value
 
 
 def _byte_replacements(forms: Sequence[str]) -> _Replacements:
-    """Each form in each encoding, in the order of the forms: the longest first."""
+    """Each form in each encoding, the longest form first."""
     replacements: dict[bytes, bytes] = {}
     for form in forms:
         replacements.setdefault(form.encode("utf-8", "surrogateescape"), MASK.encode())
@@ -291,7 +275,7 @@ class ApiAuth:
     username: str = ""
     """basic"""
     name: str = ""
-    """header, query: of the header or the query parameter."""
+    """header, query: name of the header or the query parameter."""
     token_url: str = ""
     """oauth2, like the two below: client credentials."""
     client_id: str = ""
@@ -306,7 +290,7 @@ class ApiAuth:
 
 
 class Credentials:
-    """The secret of one API while it is good, and how a request carries it."""
+    """Secret of one API, renewed when needed, as the parts of a request that carry it."""
 
     def __init__(self, auth: ApiAuth, masker: SecretMasker, send: Send, env: Mapping[str, str]) -> None:
         self._auth = auth
@@ -315,7 +299,7 @@ class Credentials:
         self._env = env
         self._secret = auth.secret
         self._token = ""
-        """oauth2: what the secret was exchanged for."""
+        """oauth2: access token."""
         self._expires = 0.0
         self._lock = PerLoop(asyncio.Lock)
         self._learn(auth.secret)
@@ -326,7 +310,7 @@ class Credentials:
         return self._auth.kind == "oauth2" or bool(self._auth.command)
 
     def forget(self) -> None:
-        """The API refused it."""
+        """Drop a secret that the API refused."""
         self._expires = 0.0
         if self._auth.command:
             self._secret = ""
@@ -335,7 +319,7 @@ class Credentials:
         """Headers and query parameters for a request.
 
         Raises:
-            ToolError: the command, or the server of tokens, gave none.
+            ToolError: the command, or the token server, returned none.
         """
         async with self._lock.get():
             secret = await self._current_secret()
@@ -345,8 +329,7 @@ class Credentials:
             case "query":
                 return (), ((self._auth.name, secret),)
             case "basic":
-                pair = base64.b64encode(f"{self._auth.username}:{secret}".encode()).decode()
-                return (("Authorization", f"Basic {pair}"),), ()
+                return (("Authorization", f"Basic {_basic(self._auth.username, secret)}"),), ()
         return (("Authorization", f"Bearer {secret}"),), ()
 
     async def _current_secret(self) -> str:
@@ -372,16 +355,12 @@ class Credentials:
         return secret
 
     async def _fetch_token(self) -> str:
-        """A token by the client credentials grant, RFC 6749 section 4.4."""
+        """Client credentials grant, RFC 6749 section 4.4."""
         auth = self._auth
         form = {"grant_type": "client_credentials", **({"scope": auth.scope} if auth.scope else {})}
         # Both are form-encoded before they are joined, says section 2.3.1.
-        pair = base64.b64encode(f"{quote(auth.client_id, safe='')}:{quote(self._secret, safe='')}".encode()).decode()
-        headers = (
-            ("Authorization", f"Basic {pair}"),
-            ("Content-Type", "application/x-www-form-urlencoded"),
-            ("Accept", "application/json"),
-        )
+        pair = _basic(quote(auth.client_id, safe=""), quote(self._secret, safe=""))
+        headers = (("Authorization", f"Basic {pair}"), ("Content-Type", FORM), ("Accept", JSON))
         reply = await self._send(
             WebRequest(method="POST", url=auth.token_url, headers=headers, content=urlencode(form).encode())
         )
@@ -396,12 +375,16 @@ class Credentials:
     def _learn(self, secret: str) -> None:
         self._masker.add(secret)
         if self._auth.kind == "basic" and secret:
-            self._masker.add(base64.b64encode(f"{self._auth.username}:{secret}".encode()).decode())
+            self._masker.add(_basic(self._auth.username, secret))
 
 
 class _TokenAnswer(msgspec.Struct):
     access_token: str
     expires_in: float | None = None
+
+
+def _basic(username: str, secret: str) -> str:
+    return base64.b64encode(f"{username}:{secret}".encode()).decode()
 
 
 def _secret_error(reason: str) -> ToolError:

@@ -40,7 +40,7 @@ _HOST_AND_PORT: Final = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9_-]+(?:\.[A-Z
 
 
 class Origin(NamedTuple):
-    """Where a URL leads: scheme, host and port, spelt in one way."""
+    """Scheme, host and port of a URL, spelt in one way."""
 
     scheme: str
     host: str
@@ -61,7 +61,7 @@ class _NetworkEntry(NamedTuple):
 
 
 class Hosts:
-    """The hosts that an operator named.
+    """Allow-list of hosts.
 
     An entry is a host (`api.example.com`), with a port (`localhost:8080`), all below a domain (`*.example.com`), an
     address (`10.0.0.5`) or a network (`10.0.0.0/8`). A host name does not name the addresses behind it: one that
@@ -79,7 +79,7 @@ class Hosts:
             self._add(entry)
 
     def permits(self, origin: Origin) -> bool:
-        """Whether a URL may be asked at all, before its name is resolved."""
+        """Whether a URL may be requested at all, before its name is resolved."""
         names = [origin.host, *(f"*.{rest}" for rest in _parents(origin.host))]
         if any(_HostEntry(name, port) in self._host_entries for name in names for port in (origin.port, None)):
             return True
@@ -111,7 +111,7 @@ class Hosts:
 
 
 def read_url(url: str) -> httpx2.URL:
-    """A URL as it is sent: its host in the one spelling in which hosts are compared, and without a fragment.
+    """Parse a URL as it is sent: its host in the spelling in which hosts are compared, without a fragment.
 
     Raises:
         ValueError: it is not an `http` or `https` URL, it carries a user name, or its host can be read in two ways.
@@ -135,17 +135,13 @@ def read_url(url: str) -> httpx2.URL:
 
 
 def origin_of(url: str | httpx2.URL) -> Origin:
-    """Origin of a URL.
-
-    Raises:
-        ValueError: as `read_url` does.
-    """
+    """Origin of a URL; raises as `read_url`."""
     parsed = read_url(url) if isinstance(url, str) else url
     return Origin(parsed.scheme, parsed.raw_host.decode("ascii"), parsed.port or _DEFAULT_PORTS[parsed.scheme])
 
 
 def host_entry(url: str) -> str:
-    """The entry of `Hosts` that a URL stands for: its host, with the port if it has one or is a private address.
+    """The entry of `Hosts` for a URL: its host, with the port if it has one or is a private address.
 
     A public host may redirect from `http` to `https`; of this machine, a URL names one port and not all.
     """
@@ -176,7 +172,7 @@ def _ascii_hint(authority: str) -> str:
 
 
 def _authority(url: str) -> str:
-    """Host and port as they are written, cut out in the same way as the client does."""
+    """Host and port as they are written, cut out as the client does."""
     match = _AUTHORITY.match(url)
     return "" if match is None else match[1]
 
@@ -264,17 +260,17 @@ _IDLE_SECONDS: Final = 4.0
 
 
 class AddressRefused(httpcore2.ConnectError):
-    """The name leads to an address that nobody named."""
+    """The name resolves to a private address that nobody named."""
 
 
 async def system_resolve(host: str, port: int) -> list[str]:
-    """What the system's resolver says; it also reads decimal, octal and shortened addresses."""
+    """Ask the system's resolver, which also reads decimal, octal and shortened addresses."""
     records = await anyio.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     return list(dict.fromkeys(str(address[0]) for *_, address in records))
 
 
 class GuardedTransport(httpx2.AsyncHTTPTransport):
-    """Sends requests over guarded connections, with HTTP/2 where `h2` is installed.
+    """Transport over guarded connections, with HTTP/2 where `h2` is installed.
 
     It uses no proxy: that would resolve names in our place.
     """

@@ -19,7 +19,7 @@ from toolfold.sources.web.credentials import SecretMasker, WebReply, codec_of, i
 _FIRST_ERROR: Final = 400
 _FIRST_OF_SERVER: Final = 500
 _COME_LATER: Final = frozenset({408, 425, 429, 503})
-"""Statuses that say that nothing was done."""
+"""Statuses of requests that did nothing."""
 _WORDS: Final = ("message", "error_description", "detail", "error", "title", "description", "reason", "msg", "errors")
 _MOST_CHARACTERS: Final = 500
 _REASONS: Final = {429: "Too Many Requests"}
@@ -29,11 +29,7 @@ _readers: Final = ThreadPoolExecutor(2, thread_name_prefix="toolfold-bodies")
 
 
 async def read_reply(reply: WebReply, masker: SecretMasker) -> Value:
-    """The value of a reply; a large one is read outside the event loop, where other programs wait.
-
-    Raises:
-        ToolError: as `check_status` and `value_of` do.
-    """
+    """The value of a reply; a large one is read outside the event loop. Raises as `check_status` and `value_of`."""
     if len(reply.content) < _LARGE_BYTES:
         return _read(reply, masker)
     return await asyncio.get_running_loop().run_in_executor(_readers, _read, reply, masker)
@@ -67,13 +63,12 @@ def value_of(reply: WebReply, masker: SecretMasker) -> Value:
 
 
 def check_status(reply: WebReply, masker: SecretMasker) -> None:
-    """Raises the error of a status of 400 and above, or of a redirect without an address."""
+    """Raise the error of a status of 400 and above, or of a redirect without an address."""
     if reply.status < _FIRST_ERROR and reply.status // 100 != 3:
         return
     message = _error_message(reply, masker)
-    text = f"{reply.status} {reply.reason or _REASONS.get(reply.status, '')}".rstrip() + (
-        f": {message}" if message else ""
-    )
+    status = f"{reply.status} {reply.reason or _REASONS.get(reply.status, '')}".rstrip()
+    text = f"{status}: {message}" if message else status
     if reply.status < _FIRST_OF_SERVER and reply.status not in _COME_LATER:
         raise ToolFailed(text)
     wait = _retry_after(reply.header("retry-after"))
@@ -92,7 +87,6 @@ def headers_of(reply: WebReply) -> dict[str, Value]:
 
 
 def _error_message(reply: WebReply, masker: SecretMasker) -> str:
-    """The API's own message, on one line."""
     text = _text(reply, masker)
     if is_json(reply.mime):
         # What claims to be JSON and is not is shown as it is.
@@ -119,7 +113,7 @@ def _message(value: Json, depth: int) -> str:
 
 
 def _retry_after(text: str) -> float:
-    """Seconds from now; 0 where nothing usable is said."""
+    """Seconds from now; 0 for an unusable text."""
     if text.strip().isdecimal():
         return float(text)
     try:
@@ -130,6 +124,6 @@ def _retry_after(text: str) -> float:
 
 
 def _text(reply: WebReply, masker: SecretMasker) -> str:
-    """Masked before and after: the label may be wrong, and a program could undo the decoding."""
+    """Text, masked before and after decoding: the label may be wrong, and a program could undo the decoding."""
     text = masker.mask_bytes(reply.content).decode(codec_of(reply.header("content-type")), "replace")
     return masker.mask_text(text)
