@@ -18,12 +18,12 @@ from toolfold.libraries.lock import LockedSet, Wheel, named_by, other_machines, 
 from toolfold.models import InstalledSet
 
 MAIN: Final = "main"
-"""The set of `libraries.packages`; others have names of their own."""
+"""Name of the set of `libraries.packages`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WantedSet:
-    """One set, as the config asks for it."""
+    """Package set in the config."""
 
     name: str
     packages: tuple[str, ...]
@@ -32,7 +32,7 @@ class WantedSet:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SyncResult:
-    """One set after a sync."""
+    """Package set after a sync."""
 
     name: str
     locked: LockedSet
@@ -50,10 +50,10 @@ def sync(
     """Resolve, download, unpack and lock every set; the lock is written when all of them are there.
 
     Args:
-        requested_sets: In the order in which a program chooses among them.
+        requested_sets: Sets in the order in which a program chooses among them.
         lock: The file beside the config.
-        upgrade: Take the newest versions, whatever is locked.
-        try_out: Has the last word on a set; what it raises ends the sync.
+        upgrade: Whether to take the newest versions, whatever is locked.
+        try_out: Called with each set; what it raises ends the sync.
 
     Raises:
         UsageError: one line, with the name of the set; lock and folders are as before.
@@ -84,9 +84,8 @@ def _sync(
                 download_locked(locked, wheels)
                 _compare(locked, wheels)
         else:
-            _resolve(
-                library_set, wheels, [] if upgrade else _locked_pins(before, other_machines(lock, library_set.name))
-            )
+            pins = [] if upgrade else _locked_pins(before, other_machines(lock, library_set.name))
+            _resolve(library_set, wheels, pins)
             locked = LockedSet(packages=library_set.packages, wheels=wheels_in(wheels))
         store.add(locked, wheels)
     installed_set = store.set_of(library_set.name, locked, library_set.preload)
@@ -95,10 +94,11 @@ def _sync(
 
 
 def _resolve(library_set: WantedSet, wheels: Path, locked: list[str]) -> None:
-    """First with the versions that are locked and those of the libraries that programs have anyway."""
+    """Resolve, first with the locked versions and those of the libraries that programs have anyway."""
     host_pins = [f"{name}=={version}" for name, version in library_versions().items()]
-    attempts = [[*locked, *_exclude_pins(host_pins, locked)], host_pins, []] if locked else [host_pins, []]
-    for pins in attempts:
+    locked_names = {pin.partition("==")[0] for pin in locked}
+    other_pins = [pin for pin in host_pins if pin.partition("==")[0] not in locked_names]
+    for pins in ([[*locked, *other_pins]] if locked else []) + [host_pins, []]:
         try:
             return download(library_set.packages, wheels, pins=pins)
         except UsageError as error:
@@ -112,13 +112,8 @@ def _locked_pins(before: LockedSet | None, elsewhere: Mapping[str, LockedSet]) -
     return [] if locked_set is None else [f"{wheel.name}=={wheel.version}" for wheel in locked_set.wheels]
 
 
-def _exclude_pins(pins: Sequence[str], locked_pins: Sequence[str]) -> list[str]:
-    names = {pin.partition("==")[0] for pin in locked_pins}
-    return [pin for pin in pins if pin.partition("==")[0] not in names]
-
-
 def _compare(locked: LockedSet, wheels: Path) -> None:
-    """Once more than pip: what is unpacked is what was locked, file by file."""
+    """Check the hashes again after pip, file by file."""
     hashes = {wheel.file: wheel.sha256 for wheel in wheels_in(wheels)}
     for wheel in locked.wheels:
         if hashes.get(wheel.file) != wheel.sha256:
@@ -134,7 +129,7 @@ def _refuse_strange_preload(library_set: WantedSet, store: LibraryStore, locked:
 
 
 def _notes(locked: LockedSet) -> Iterator[str]:
-    """Where a program would get one version from here and its other half from beside toolfold."""
+    """Packages of which a program would get parts of two versions."""
     versions = library_versions()
     for wheel in locked.wheels:
         if wheel.name in versions and versions[wheel.name] != wheel.version:
@@ -147,7 +142,7 @@ def _notes(locked: LockedSet) -> Iterator[str]:
 # ----------------------------------------------------------------------------------------------------
 # Wheels from the package index, by pip: resolved, downloaded, and never built or installed.
 #
-# Wheels only: a source distribution would run its own code to be built. Where from is a matter of pip's own settings.
+# Wheels only: a source distribution would run its own code to be built. Where they come from, pip's settings say.
 
 UNREACHABLE: Final = "the package index cannot be reached; look at pip's settings with 'pip config list'"
 _PIP: Final = (sys.executable, "-I", "-m", "pip", "--disable-pip-version-check", "--no-input", "--no-color")
@@ -163,7 +158,7 @@ _HASHES: Final = re.compile(r"DO NOT MATCH THE HASHES.*?\n +(\S+?)==", re.DOTALL
 
 
 def download(packages: Sequence[str], folder: Path, *, pins: Sequence[str] = ()) -> None:
-    """Resolve packages and all they need, and put the wheels into a folder. `pins` are versions to keep to.
+    """Resolve packages and their dependencies into a folder of wheels; `pins` are versions to keep.
 
     Raises:
         UsageError: one line that says what is wrong.
@@ -174,7 +169,7 @@ def download(packages: Sequence[str], folder: Path, *, pins: Sequence[str] = ())
 
 
 def download_locked(locked: LockedSet, folder: Path) -> None:
-    """Exactly the wheels of a lock.
+    """Download exactly the wheels of a lock.
 
     Raises:
         UsageError: one of them is not available, or is another file.
@@ -195,9 +190,8 @@ def _run(folder: Path, *arguments: str) -> None:
 
 
 def _pip(command: Sequence[str], cwd: Path) -> subprocess.CompletedProcess[str]:
-    environment = {
-        key: value for key, value in os.environ.items() if key not in ("PIP_REQUIRE_VIRTUALENV", "PIP_TARGET")
-    }
+    ignored = ("PIP_REQUIRE_VIRTUALENV", "PIP_TARGET")
+    environment = {key: value for key, value in os.environ.items() if key not in ignored}
     try:
         done = subprocess.run(command, cwd=cwd, env=environment, capture_output=True, text=True, check=False)
     except OSError as error:
@@ -213,26 +207,20 @@ def _write_lines(path: Path, lines: Sequence[str]) -> str:
 
 
 def _reason(pip_output: str, folder: Path) -> str:
-    """One line without addresses: those may hold the password of a registry."""
+    """Reason for a failure without addresses: those may hold the password of a registry."""
     if match := _HASHES.search(pip_output):
         return f"the hash of {match[1]!r} is not the one in the lock: the index has another file under the same version"
     if match := _CONFLICT.search(pip_output):
-        return f"the packages contradict each other: {_joined(match[1])}"
-    missing = _NOT_FOUND.search(pip_output)
+        return f"the packages contradict each other: {'; '.join(line.strip() for line in match[1].splitlines())}"
     if _NO_ANSWER.search(pip_output):
         return UNREACHABLE
-    if missing is None:
-        errors = re.findall(r"^ERROR: (.*)$", pip_output, re.MULTILINE)
-        return f"pip failed: {re.sub(r'[a-z]+://[^ ]+', 'an address', errors[-1] if errors else 'it gave no reason')}"
-    return _why_missing(missing[1], pip_output, folder)
-
-
-def _joined(lines: str) -> str:
-    return "; ".join(line.strip() for line in lines.splitlines())
+    if missing := _NOT_FOUND.search(pip_output):
+        return _why_missing(missing[1], pip_output, folder)
+    errors = re.findall(r"^ERROR: (.*)$", pip_output, re.MULTILINE)
+    return f"pip failed: {re.sub(r'[a-z]+://[^ ]+', 'an address', errors[-1] if errors else 'it gave no reason')}"
 
 
 def _why_missing(requirement: str, pip_output: str, folder: Path) -> str:
-    """Not there at all, not in that version, or only as source."""
     name = re.split(r"[^A-Za-z0-9._-]", requirement)[0]
     wheels = re.search(r"from versions: ([^)]*)\)", pip_output)
     if wheels and wheels[1] != "none":
@@ -246,7 +234,7 @@ def _why_missing(requirement: str, pip_output: str, folder: Path) -> str:
 
 
 def wheels_in(folder: Path) -> tuple[Wheel, ...]:
-    """What was downloaded, with the hashes of the files that are there."""
+    """Downloaded wheels, with the hashes of their files."""
     # Imported here: the hashes of a lock are compared by pip already.
     import hashlib  # noqa: PLC0415
 

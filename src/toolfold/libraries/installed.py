@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import itertools
 import os
 import shutil
 import subprocess
@@ -29,20 +30,20 @@ _SPARE: Final = ("tests", "test", "docs", "examples", "benchmarks")
 
 
 class _Mark(msgspec.Struct):
-    """Written last: a folder without it is not complete."""
+    """Mark of a complete folder, written last."""
 
     modules: dict[str, tuple[str, ...]]
     """By the file name of the wheel."""
     code_bytes: int
     content: str
-    """A hash of all that was unpacked and compiled."""
+    """Hash of all that was unpacked and compiled."""
 
 
 class LibraryStore:
-    """The folders of all sets on this machine.
+    """Folders of all sets on this machine.
 
     Args:
-        folder: Of the user's data, unless given.
+        folder: Where they are; by default in the user's data folder.
     """
 
     def __init__(self, folder: Path | None = None) -> None:
@@ -54,15 +55,13 @@ class LibraryStore:
         self._folder = folder
 
     def folder_of(self, locked: LockedSet) -> Path:
-        """Where the set is, or would be."""
         return self._folder / locked.digest
 
     def has(self, locked: LockedSet) -> bool:
-        """Whether all of it is there."""
         return (self.folder_of(locked) / _MARK).is_file()
 
     def add(self, locked: LockedSet, wheels: Path) -> Path:
-        """Unpack the wheels of a folder, unless they are there already; all of them or nothing.
+        """Unpack the wheels of a folder, unless they are installed already; all of them or nothing.
 
         Raises:
             UsageError: a wheel is broken.
@@ -73,7 +72,7 @@ class LibraryStore:
         with self.staging() as temporary:
             modules = unpack([wheels / wheel.file for wheel in locked.wheels], temporary)
             compile_all(temporary)
-            mark = _Mark(dict(modules), _code_bytes(temporary), _content(temporary))
+            mark = _Mark(dict(modules), _size(temporary, "*.so*"), _content(temporary))
             (temporary / _MARK).write_bytes(msgspec.json.encode(mark))
             lock_away(temporary)
             if not self.has(locked):  # another sync may have been first
@@ -83,10 +82,10 @@ class LibraryStore:
 
     @contextlib.contextmanager
     def staging(self) -> Iterator[Path]:
-        """A folder of one's own beside the sets, removed in the end; those that killed processes left are, too.
+        """Temporary folder beside the sets, removed in the end; so are those that killed processes left.
 
-        Its owner holds a lock on it. Who finds one that nobody holds has the lock when it removes it, so that an owner
-        which had made it but not locked it yet cannot get the lock, or finds the folder gone, and makes another.
+        Its owner holds a lock on it. Whoever removes a stale one holds its lock, so that an owner which had made the
+        folder but not locked it yet cannot get the lock, or finds the folder gone, and makes another.
         """
         self._folder.mkdir(parents=True, exist_ok=True)
         self._remove_stale()
@@ -117,27 +116,27 @@ class LibraryStore:
                 os.close(handle)
 
     def modules(self, locked: LockedSet) -> Mapping[Wheel, tuple[str, ...]]:
-        """What each wheel of an installed set can be imported as."""
+        """Modules of each wheel of an installed set."""
         mark = self._mark(locked)
         return {wheel: mark.modules.get(wheel.file, ()) for wheel in locked.wheels}
 
     def is_sound(self, locked: LockedSet) -> bool:
-        """Whether each file is as it was unpacked. Reads them all."""
+        """Whether each file is as it was unpacked; reads them all."""
         return self._mark(locked).content == _content(self.folder_of(locked))
 
     def bytes_of(self, locked: LockedSet) -> int:
-        """What an installed set takes on the disk."""
-        return sum(path.stat().st_size for path in self.folder_of(locked).rglob("*") if path.is_file())
+        """Size of an installed set on disk."""
+        return _size(self.folder_of(locked), "*")
 
     def _mark(self, locked: LockedSet) -> _Mark:
         return msgspec.json.decode((self.folder_of(locked) / _MARK).read_bytes(), type=_Mark)
 
     def set_of(self, name: str, locked: LockedSet, preload: Sequence[str] = ()) -> InstalledSet:
-        """What an engine is told."""
+        """Description of an installed set for engines."""
         host_versions = library_versions()
         requested_names = {requirement_name(text) for text in locked.packages}
         by_wheel = self.modules(locked)
-        # What programs find beside toolfold in the same version is as good there, and maybe loaded already.
+        # Packages beside toolfold of the same version are as good, and maybe loaded already.
         own = [modules for wheel, modules in by_wheel.items() if host_versions.get(wheel.name) != wheel.version]
         offers = [main_modules(modules) for wheel, modules in by_wheel.items() if wheel.name in requested_names]
         return InstalledSet(
@@ -163,8 +162,8 @@ def _locked(folder: Path) -> int | None:
     return None
 
 
-def _code_bytes(folder: Path) -> int:
-    return sum(path.stat().st_size for path in folder.rglob("*.so*") if path.is_file())
+def _size(folder: Path, pattern: str) -> int:
+    return sum(path.stat().st_size for path in folder.rglob(pattern) if path.is_file())
 
 
 def _content(folder: Path) -> str:
@@ -177,10 +176,7 @@ def _content(folder: Path) -> str:
 
 def requirement_name(text: str) -> str:
     """`networkx` of `NetworkX[all]==3.4.2`."""
-    for at, sign in enumerate(text):
-        if not (sign.isalnum() or sign in "._-"):
-            return normal_name(text[:at])
-    return normal_name(text)
+    return normal_name("".join(itertools.takewhile(lambda sign: sign.isalnum() or sign in "._-", text)))
 
 
 def main_modules(modules: Sequence[str]) -> list[str]:
@@ -189,7 +185,7 @@ def main_modules(modules: Sequence[str]) -> list[str]:
 
 
 # ----------------------------------------------------------------------------------------------------
-# Wheels into a folder: files only, nothing run. What Python would run by itself at a start is left out.
+# Unpacking of wheels: files only, nothing run. What Python would run by itself at a start is left out.
 
 GUEST_FOLDER: Final = "/py/libraries"
 MOST_BYTES: Final = 8 * 1024**3
@@ -200,7 +196,7 @@ _BINARY: Final = (".so", ".pyd")
 
 
 def unpack(wheels: Sequence[Path], folder: Path) -> Mapping[str, tuple[str, ...]]:
-    """Fill an empty folder; the modules of each wheel, by its file name.
+    """Unpack wheels into an empty folder; the modules of each, by its file name.
 
     Raises:
         UsageError: a file is no wheel, or too much.
@@ -231,7 +227,7 @@ def _unpack(wheel: Path, folder: Path, remaining: list[int]) -> set[str]:
 
 
 def _places(archive: zipfile.ZipFile) -> Iterator[tuple[zipfile.ZipInfo, PurePosixPath]]:
-    """Each file and where it goes, below the folder: never outside of it, and never where a start would run it."""
+    """Files and their places: never outside of the folder, and never where a start would run them."""
     for member in archive.infolist():
         parts = PurePosixPath(member.filename).parts
         if member.is_dir() or not parts or parts[0] == "/" or ".." in parts:
@@ -256,7 +252,7 @@ def _module(place: PurePosixPath) -> set[str]:
 
 
 def compile_all(folder: Path) -> None:
-    """Compile every module: guests cannot write what they compile. The paths in it are those of the jail."""
+    """Compile every module, with the paths of the jail: guests cannot write what they compile."""
     # A child that only parses: no module is imported. Some files are for other Pythons, which is no failure.
     command = [
         sys.executable, "-I", "-S", "-m", "compileall", "-qq", "-j", "0", "--invalidation-mode", "unchecked-hash",
@@ -266,7 +262,7 @@ def compile_all(folder: Path) -> None:
 
 
 def lock_away(folder: Path) -> None:
-    """All may read, nobody writes: in the jail another user may be the reader."""
+    """Let all read and nobody write: in the jail another user may be the reader."""
     for top, _, names in os.walk(folder):
         for name in names:
             os.chmod(os.path.join(top, name), 0o444)

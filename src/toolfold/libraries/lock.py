@@ -21,7 +21,7 @@ from toolfold.models import MIB
 
 _VERSION: Final = 1
 _FORMAT: Final = 2
-"""Of the folders that wheels are unpacked into; part of their names."""
+"""Format of the folders that wheels are unpacked into; part of their names."""
 _SEPARATORS: Final = re.compile(r"[-_.]+")
 _MOST_BYTES: Final = 16 * MIB
 _MOST_SHOWN_CHARACTERS: Final = 80
@@ -31,11 +31,11 @@ _FIELDS: Final = {
     "file": re.compile(r"[A-Za-z0-9][A-Za-z0-9.!+_-]{0,249}\.whl", re.ASCII),
     "sha256": re.compile(r"[0-9a-f]{64}", re.ASCII),
 }
-"""Of a wheel. They become lines of a file that pip reads, options included, and names of files."""
+"""Fields of a wheel. They become lines of a file that pip reads, options included, and names of files."""
 
 
 class Wheel(msgspec.Struct, frozen=True, order=True, forbid_unknown_fields=True):
-    """One file of the package index."""
+    """File of the package index."""
 
     name: str
     version: str
@@ -44,15 +44,15 @@ class Wheel(msgspec.Struct, frozen=True, order=True, forbid_unknown_fields=True)
 
 
 class LockedSet(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What was resolved for one set on one kind of machine."""
+    """Resolved packages of one set on one kind of machine."""
 
     packages: tuple[str, ...]
-    """As they were asked for."""
+    """Requirements as in the config."""
     wheels: tuple[Wheel, ...]
 
     @property
     def digest(self) -> str:
-        """Names the folder: the same wheels on the same Python are the same folder."""
+        """Name of the folder: the same wheels on the same Python are the same folder."""
         content = [_FORMAT, target(), *((wheel.file, wheel.sha256) for wheel in sorted(self.wheels))]
         return hashlib.sha256(json.dumps(content).encode()).hexdigest()[:16]
 
@@ -63,13 +63,13 @@ class _Lock(msgspec.Struct, forbid_unknown_fields=True):
 
 
 def target() -> str:
-    """The kind of machine and Python that a wheel must fit."""
+    """Kind of machine and Python that a wheel must fit."""
     soabi: str | None = sysconfig.get_config_var("SOABI")
     return soabi or f"{sys.implementation.cache_tag}-{sysconfig.get_platform()}"
 
 
 def normal_name(name: str) -> str:
-    """Package names are equal if these are."""
+    """Normalized name, equal for equal packages."""
     return _SEPARATORS.sub("-", name).lower()
 
 
@@ -79,7 +79,7 @@ def lock_path(config: Path) -> Path:
 
 
 def read_lock(path: Path) -> Mapping[str, LockedSet]:
-    """The sets that are locked for this kind of machine, by name; none if there is no file.
+    """Sets that are locked for this kind of machine, by name; none if there is no file.
 
     Raises:
         UsageError: it is not a lock file.
@@ -88,20 +88,14 @@ def read_lock(path: Path) -> Mapping[str, LockedSet]:
 
 
 def other_machines(path: Path, name: str) -> Mapping[str, LockedSet]:
-    """The same set as it was locked elsewhere: its versions are the ones to take here too."""
+    """The same set as locked on other kinds of machines, whose versions are preferred here too."""
     return {kind: locked_set for kind, locked_set in _read(path).sets.get(name, {}).items() if kind != target()}
 
 
 def write_lock(path: Path, sets: Mapping[str, LockedSet]) -> None:
-    """Replace what is locked for this kind of machine, at once or not at all; what others locked stays."""
+    """Replace the sets of this kind of machine, at once or not at all; those of others stay."""
     before = _read(path)
-    merged = {
-        name: {
-            **{kind: locked_set for kind, locked_set in before.sets.get(name, {}).items() if kind != target()},
-            target(): locked,
-        }
-        for name, locked in sets.items()
-    }
+    merged = {name: {**before.sets.get(name, {}), target(): locked} for name, locked in sets.items()}
     text = msgspec.json.format(msgspec.json.encode(_Lock(_VERSION, merged), order="sorted"), indent=2) + b"\n"
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
@@ -139,7 +133,7 @@ def _read(path: Path) -> _Lock:
 
 
 def _problem(locked: LockedSet) -> str:
-    """What is wrong with the first field that no sync writes; nothing if there is none."""
+    """Problem of the first field that no sync writes; empty if there is none."""
     for wheel in locked.wheels:
         for field, pattern in _FIELDS.items():
             value = getattr(wheel, field)
@@ -151,7 +145,7 @@ def _problem(locked: LockedSet) -> str:
 
 
 def named_by(file: str) -> tuple[str, str]:
-    """Name and version of the package in a wheel with this file name."""
+    """Name and version in the file name of a wheel."""
     name, version, *_ = (*file.split("-"), "")
     return normal_name(name), version
 

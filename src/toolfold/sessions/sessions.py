@@ -26,21 +26,21 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionLimits:
-    """Limits of a session: how much it may store, and for how long."""
+    """Limits of sessions: how much they may store, and for how long."""
 
     max_bytes: int = 64 * MIB
-    """Of its files."""
+    """Size of a session's files."""
     max_age_seconds: float = 24 * 3600
-    """Since its last program; then its files go too."""
+    """Time since a session's last program after which its files are deleted."""
     idle_seconds: float = 600
-    """Since its last program; then the guest that holds its names ends."""
+    """Time since a session's last program after which the guest that holds its names ends."""
     max_sessions: int = 10_000
     max_tenant_bytes: int = 1024 * MIB
-    """Of the files of all sessions of one tenant."""
+    """Size of the files of all sessions of one tenant."""
     max_guests: int = MOST_KEPT_GUESTS
-    """That wait with the names of their sessions; then the one that was used longest ago ends, and its names go."""
+    """Guests that wait with the names of their sessions; beyond that the least recently used one ends."""
     max_guest_bytes: int = MOST_KEPT_BYTES
-    """Of memory that those guests hold together."""
+    """Memory of those guests together."""
 
 
 _SWEEP_EVERY_SECONDS: Final = 60.0
@@ -54,28 +54,28 @@ class Session:
     id: str
     keeps_names: bool = False
     names: set[str] = field(default_factory=set)
-    """What earlier programs defined, for the check."""
+    """Names that earlier programs defined, for the check."""
     turn: asyncio.Lock = field(default_factory=asyncio.Lock)
-    """One program at a time: the next one waits for the names and files of this one."""
+    """Held by one program at a time: the next one waits for its names and files."""
     idle_timer: asyncio.TimerHandle | None = None
     programs: int = 0
-    """Those that run here or wait for their turn."""
+    """Number of programs that run here or wait for their turn."""
     parked: str = ""
-    """The execution that has the turn and waits for somebody outside, who may never come."""
+    """Execution that has the turn and waits for somebody outside, who may never come."""
     waiting: set[asyncio.Task[bool]] = field(default_factory=set)
     paused: str = ""
-    """The execution that has the turn and was given back to its caller as paused."""
+    """Execution that has the turn and was returned to its caller as paused."""
     paused_for: weakref.ref[asyncio.Task[Any]] | None = None
     """That caller, who must not wait for the turn: most likely nobody else would resume the execution."""
 
 
 class Sessions:
-    """The sessions of one runtime.
+    """Sessions of one runtime.
 
     Args:
         end_guest: Ends the guest that holds a session's names.
-        store: Keeps files; by default in memory.
-        now: A clock that nobody sets: files do not become old because the machine's clock jumps.
+        store: Store of files; by default in memory.
+        now: Clock that nobody sets: files do not become old because the machine's clock jumps.
     """
 
     def __init__(
@@ -91,15 +91,14 @@ class Sessions:
         self._quota = Quota(self._store, self._limits.max_tenant_bytes)
         self._sweeping: threading.Thread | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
-        """Where sessions are open: their timers and guests belong to it."""
+        """Loop of the timers and guests of open sessions."""
 
     @property
     def limits(self) -> SessionLimits:
-        """Limits of each session."""
         return self._limits
 
     def open(self, session: str, *, keep_names: bool = False) -> Session:
-        """The session of that name, made if there is none. Names are kept from the first program that asks."""
+        """The session of that name, created if there is none. Names are kept from the first program that asks."""
         check_session_name(session)
         open_session = self._open.get(session)
         if open_session is None:
@@ -111,7 +110,7 @@ class Sessions:
         return open_session
 
     def close(self, session: str, *, saved_before: float | None = None) -> None:
-        """Forget it, with its files and names; harmless if there is none, or if it was saved since then."""
+        """Delete a session, with its files and names; harmless if there is none, or if it was saved since then."""
         open_session = self._open.pop(session, None)
         if open_session is not None and open_session.idle_timer is not None:
             open_session.idle_timer.cancel()
@@ -119,7 +118,7 @@ class Sessions:
         self._store.delete(session, before=saved_before)
 
     def close_guests(self) -> None:
-        """The runtime ends: names go, files stay where the store keeps them."""
+        """End all guests, with their names; files stay in the store."""
         for session in self._open.values():
             if session.idle_timer is not None:
                 session.idle_timer.cancel()
@@ -130,8 +129,8 @@ class Sessions:
         """Wait for the session's turn.
 
         Raises:
-            UsageError: whoever has it is parked, now or while this one waits; or it is an execution that this task
-                was given back as paused.
+            UsageError: its holder is parked, now or while this one waits; or it is an execution that was returned
+                to this task as paused.
         """
         session.programs += 1
         self._loop = asyncio.get_running_loop()
@@ -145,7 +144,7 @@ class Sessions:
             session.idle_timer = None
 
     def leave(self, session: Session) -> None:
-        """The program is over: the next one may begin, or the idle limit."""
+        """Hand the turn to the next program, or start the idle timer."""
         session.parked = ""
         self.go_on(session)
         session.turn.release()
@@ -157,7 +156,7 @@ class Sessions:
             session.idle_timer = loop.call_later(self._limits.idle_seconds, self._end_guest, session.id)
 
     def park(self, session: str, execution_id: str) -> None:
-        """The execution there waits for somebody outside: programs that wait behind it are told, and the next ones."""
+        """Refuse programs while the execution there waits for somebody outside, also those that wait already."""
         open_session = self._open.get(session)
         if open_session is not None and open_session.turn.locked():
             open_session.parked = execution_id
@@ -165,36 +164,35 @@ class Sessions:
                 waiting.cancel()
 
     def unpark(self, session: str) -> None:
-        """The execution continues: programs wait for their turn again."""
+        """Let programs wait for their turn again."""
         open_session = self._open.get(session)
         if open_session is not None:
             open_session.parked = ""
 
     def pause(self, session: Session, execution_id: str) -> None:
-        """The execution there goes back to this task as paused: others wait for its end, this task is told."""
+        """Refuse programs of this task, which gets the execution back as paused; others wait for its end."""
         task = asyncio.current_task()
         session.paused, session.paused_for = execution_id, None if task is None else weakref.ref(task)
 
     def go_on(self, session: Session) -> None:
-        """It was resumed, or is over."""
+        """Undo `pause`."""
         session.paused, session.paused_for = "", None
 
     def files(self, session: str) -> tuple[File, ...]:
-        """Files in the session's data folder."""
         return self._store.load(session)
 
     def listed(self, session: str) -> tuple[SessionFile, ...]:
-        """The same, without reading them."""
+        """Files of a session, not read yet."""
         return self._store.listed(session)
 
     def saved_at(self, session: str) -> float:
-        """When its files last changed, in seconds since 1970; 0 if it has none."""
+        """Time of the last save, in seconds since 1970; 0 if there is none."""
         return self._store.saved_at(session)
 
     def update(self, session: str, start_record: StartRecord, ended: Ended) -> tuple[str, ...]:
-        """Keep what a program did to its data folder; a note if that is too much.
+        """Store the changes of a program to its data folder; a note if they are too large.
 
-        Only that: files that came or went from outside while it ran are not touched.
+        Files that came or went from outside while it ran are not touched.
         """
         put = {
             file.name: file
@@ -233,7 +231,7 @@ class Sessions:
             ) from error
 
     def remove(self, session: str, file: SessionFile) -> None:
-        """Forget one file; harmless if another has its name by now."""
+        """Delete one file; harmless if another has its name by now."""
         change = Change(remove={file.name: file.digest})
         self._quota.merge(session, change, max_bytes=self._limits.max_bytes)
 
@@ -246,7 +244,7 @@ class Sessions:
                 self._sweeping.start()
 
     def sweep(self) -> None:
-        """Forget what is too old; may be called from any thread."""
+        """Delete sessions that are too old; may be called from any thread."""
         oldest = min(self._now(), time.time()) - self._limits.max_age_seconds
         for session, saved_at in self._store.ages().items():
             if saved_at >= oldest:
@@ -298,7 +296,7 @@ def _refuse_own_pause(session: Session) -> None:
 
 
 def check_session_name(session: str) -> str:
-    """The name of a session, if it can be one."""
+    """The name, if it is valid for a session."""
     if not session or len(session) > 200 or not session.isprintable():
         raise UsageError(f"invalid session name {session[:80]!r}; give 1 to 200 printable characters")
     return session
@@ -321,11 +319,10 @@ def bound_names(text: str) -> set[str]:
 
 
 # ----------------------------------------------------------------------------------------------------
-# How much all sessions of one tenant may keep together. Counts; the store does the keeping.
+# Quota of all sessions of one tenant.
 #
 # Sessions of tenants are called `tenant/session`; those without a tenant count together. What other processes keep in
-# the
-# same folder is counted when it is measured, which the sweep does.
+# the same folder is counted when the sweep measures it.
 
 
 class QuotaExceeded(Exception):
@@ -333,11 +330,11 @@ class QuotaExceeded(Exception):
 
 
 class Quota:
-    """The bytes of each tenant in one store.
+    """Bytes of each tenant in one store.
 
     Args:
-        store: Where the files are.
-        max_bytes: Of each tenant.
+        store: Store of the files.
+        max_bytes: Limit of each tenant.
     """
 
     def __init__(self, store: FileStore, max_bytes: int) -> None:
@@ -347,7 +344,7 @@ class Quota:
         self._is_measured = False
         self._sizes: defaultdict[str, dict[str, int]] = defaultdict(dict)
         self._coming: Counter[str] = Counter()
-        """Bytes that were let in and are not counted yet, by tenant: uploads at the same time see each other's."""
+        """Bytes reserved by tenant, not counted yet: uploads at the same time see each other's."""
 
     def measure(self) -> None:
         """Recount the stored files."""
@@ -358,26 +355,25 @@ class Quota:
             self._sizes, self._is_measured = sizes, True
 
     def merge(self, session: str, change: Change, *, max_bytes: int) -> None:
-        """The store's own, where the tenant has room for it.
+        """Merge a change into the store, if the tenant has room for it.
 
         Raises:
-            QuotaExceeded: It has not.
-            TooLarge: As the store says.
+            QuotaExceeded: It has none.
+            TooLarge: As `FileStore.merge`.
         """
         tenant, added = _tenant_of(session), sum(file.size for file in change.put)
         if change.put:
             self._let_in(session, added, {file.name for file in change.put})
         try:
             self._store.merge(session, change, max_bytes=max_bytes)
-            listed = self._store.listed(session) if change.put or change.remove else None
-            with self._lock:
-                if listed is not None:
-                    self._sizes[tenant][session] = sum(file.size for file in listed)
+            if change.put or change.remove:
+                size = sum(file.size for file in self._store.listed(session))
+                with self._lock:
+                    self._sizes[tenant][session] = size
         finally:
             with self._lock:
                 self._coming[tenant] -= added
-                if not self._coming[tenant]:
-                    del self._coming[tenant]
+                self._coming += Counter()  # drops zeros
 
     def _let_in(self, session: str, added: int, replaced: set[str]) -> None:
         if not self._is_measured:
@@ -385,10 +381,8 @@ class Quota:
         remaining_bytes = sum(file.size for file in self._store.listed(session) if file.name not in replaced)
         tenant = _tenant_of(session)
         with self._lock:
-            other_bytes = (
-                sum(size for name, size in self._sizes[tenant].items() if name != session) + self._coming[tenant]
-            )
-            size = other_bytes + remaining_bytes + added
+            other_bytes = sum(size for name, size in self._sizes[tenant].items() if name != session)
+            size = other_bytes + self._coming[tenant] + remaining_bytes + added
             if size > self._max_bytes:
                 raise QuotaExceeded(f"the files of all sessions would take {size} bytes, more than {self._max_bytes}")
             self._coming[tenant] += added

@@ -21,7 +21,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import BinaryIO, Final, Protocol, TypedDict
+from typing import Any, BinaryIO, Final, Protocol, TypedDict
 
 from toolfold.file_locks import lock_folder
 from toolfold.models import File
@@ -30,7 +30,7 @@ _READS: Final = 10
 _INDEX: Final = "index.json"
 _LOCK: Final = ".lock"
 _PART_SECONDS: Final = 3600.0
-"""A part of a file that is older was left by a process that was killed."""
+"""Age beyond which a part of a file was left by a process that was killed."""
 
 _log = logging.getLogger("toolfold.sessions")
 
@@ -40,14 +40,14 @@ class Change:
     """Changes to single files of a session."""
 
     put: Sequence[File] = ()
-    """New, or in place of one of the same name."""
+    """New files; one of the same name is replaced."""
     remove: Mapping[str, str] = field(default_factory=dict)
-    """Names, each with the digest of what is meant; another file that has taken the name since stays."""
+    """Names with the digest of each; another file that has taken the name since stays."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionFile:
-    """A file of a session that is not read yet."""
+    """File of a session that is not read yet."""
 
     name: str
     mime: str
@@ -73,27 +73,24 @@ class FileStore(Protocol):
         """The same, without reading them."""
 
     def merge(self, session: str, change: Change, *, max_bytes: int) -> None:
-        """Change single files, in one step; without any, the session is only as new as now.
+        """Change single files, in one step; without any, only the time of the last save.
 
         Raises:
-            TooLarge: It puts files, and they would be too much together with those that are there.
+            TooLarge: It puts files, and all files together would be too large.
         """
 
     def delete(self, session: str, *, before: float | None = None) -> None:
-        """Forget it, unless it was saved since `before`; harmless if there is none."""
+        """Delete a session, unless it was saved since `before`; harmless if there is none."""
 
     def ages(self) -> dict[str, float]:
-        """Each session with the time of its last save, in seconds since 1970."""
+        """Time of the last save of each session, in seconds since 1970."""
 
-    def sizes(self) -> dict[str, int]:
-        """Each session with the bytes of its files."""
-
+    def sizes(self) -> dict[str, int]: ...
     def saved_at(self, session: str) -> float:
-        """The time of one session's last save; 0 if it has saved nothing."""
+        """Time of one session's last save; 0 if it has saved nothing."""
 
 
 def digest_of(data: bytes) -> str:
-    """Content digest of a file, whatever its name."""
     return hashlib.sha256(data).hexdigest()
 
 
@@ -145,12 +142,12 @@ class MemoryStore:
 
 
 class _Entry(TypedDict):
-    """A file in an index."""
+    """File in an index."""
 
     name: str
     mime: str
     stored: str
-    """Its digest, which is what it is called in the folder."""
+    """Its digest, which is its name in the folder."""
 
 
 class FolderStore:
@@ -242,19 +239,19 @@ class FolderStore:
                     shutil.rmtree(folder, ignore_errors=True)
 
     def ages(self) -> dict[str, float]:
-        times = {}
-        for index in self._folder.glob(f"*/{_INDEX}"):
-            with suppress(FileNotFoundError):  # another process was faster
-                times[json.loads(index.read_text("utf-8"))["session"]] = index.stat().st_mtime
-        return times
+        return {content["session"]: saved_at for _, content, saved_at in self._indexes()}
 
     def sizes(self) -> dict[str, int]:
-        sizes = {}
+        return {
+            content["session"]: sum(_size(folder / entry["stored"]) for entry in content["files"])
+            for folder, content, _ in self._indexes()
+        }
+
+    # Any: the content of an index.
+    def _indexes(self) -> Iterator[tuple[Path, dict[str, Any], float]]:
         for index in self._folder.glob(f"*/{_INDEX}"):
-            with suppress(FileNotFoundError):
-                content = json.loads(index.read_text("utf-8"))
-                sizes[content["session"]] = sum(_size(index.parent / entry["stored"]) for entry in content["files"])
-        return sizes
+            with suppress(FileNotFoundError):  # deleted by another process
+                yield index.parent, json.loads(index.read_text("utf-8")), index.stat().st_mtime
 
     def saved_at(self, session: str) -> float:
         try:
@@ -264,7 +261,7 @@ class FolderStore:
 
     @contextmanager
     def _locked(self, folder: Path) -> Iterator[None]:
-        """The one writer of a session's folder, which is there when this is entered."""
+        """Hold the write lock of a session's folder, which is created if needed."""
         with self._writing:
             handle = lock_folder(folder, _LOCK)
             try:
@@ -300,7 +297,7 @@ def _size(path: Path) -> int:
 
 
 def _part(path: Path, data: bytes) -> Path:
-    """The bytes beside their place, to be moved there: a reader never sees half a file."""
+    """Write the bytes beside their place, to be moved there: a reader never sees half a file."""
     part = path.with_name(f".{path.name}.{secrets.token_hex(6)}")  # a process id is used in other containers, too
     try:
         part.write_bytes(data)
@@ -311,7 +308,7 @@ def _part(path: Path, data: bytes) -> Path:
 
 
 def _tidy(folder: Path, used: set[str]) -> None:
-    """Remove what the index does not name. What has a dot may be on its way here from another process."""
+    """Delete files that the index does not name, except parts that another process may still write."""
     # By the clock that dates the files, which may be another machine's: the index was written a moment ago.
     oldest = (folder / _INDEX).stat().st_mtime - _PART_SECONDS
     for path in folder.iterdir():
