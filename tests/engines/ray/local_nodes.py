@@ -9,6 +9,7 @@ from pkgutil import resolve_name
 
 from toolfold.engines.base import EngineTools
 from toolfold.engines.process import ProcessEngine
+from toolfold.engines.ray.cluster import ClusterNode
 from toolfold.engines.ray.link import Mailbox, NodeFacts, PollingMailbox
 from toolfold.engines.ray.node import Node
 from toolfold.errors import EngineUnavailable
@@ -17,7 +18,6 @@ from toolfold.errors import EngineUnavailable
 @dataclass
 class LocalNode:
     node_id: str
-    cores: int = 1
     is_draining: bool = False
     leaves_at: float = math.inf
     refusal: str = ""
@@ -27,10 +27,6 @@ class LocalNode:
     forged: list[bytes] = field(default_factory=list)
     """Said in place of what the node has to say."""
     died: asyncio.Event = field(default_factory=asyncio.Event)
-
-    @property
-    def address(self) -> str:
-        return self.node_id
 
     async def kill(self) -> None:
         """All at once, as when a machine is switched off."""
@@ -69,10 +65,21 @@ class LocalNodes:
         self.nodes = list(nodes)
         self.own_tools: EngineTools | None = None
 
-    async def seen(self) -> list[LocalNode]:
-        return [node for node in self.nodes if not node.is_dead]
+    async def connect(self) -> None:
+        """There is nothing to connect to."""
 
-    async def join(self, node: LocalNode) -> tuple[NodeFacts, Mailbox]:
+    async def disconnect(self) -> None:
+        """As above."""
+
+    async def seen(self) -> list[ClusterNode]:
+        return [
+            ClusterNode(node.node_id, node.node_id, 1, node.is_draining, node.leaves_at)
+            for node in self.nodes
+            if not node.is_dead
+        ]
+
+    async def join(self, joined: ClusterNode) -> tuple[NodeFacts, Mailbox]:
+        node = next(node for node in self.nodes if node.node_id == joined.node_id and not node.is_dead)
         if node.refusal:
             raise EngineUnavailable(f"node {node.node_id} cannot run programs: {node.refusal}")
         node.engine = await ProcessEngine(warm=1).__aenter__()

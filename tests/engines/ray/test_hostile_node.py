@@ -10,6 +10,7 @@ import pytest
 from toolfold import EngineCrashed, Runtime
 from toolfold.engines.base import EngineTools
 from toolfold.engines.ray import RayEngine, wire
+from toolfold.engines.ray.cluster import ClusterNode
 from toolfold.engines.ray.direct import DirectMailbox
 from toolfold.engines.ray.link import Mailbox, NodeFacts
 from toolfold.models import File
@@ -28,11 +29,6 @@ class HostileNode:
     """Answers every message of the runtime with the same bytes."""
 
     said: bytes
-    node_id: str = "hostile"
-    address: str = "hostile"
-    cores: int = 1
-    is_draining: bool = False
-    leaves_at: float = inf
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readexactly(32)
@@ -54,11 +50,17 @@ class HostileNodes:
         self.node = node
         self.mailboxes: list[DirectMailbox] = []
 
-    async def seen(self) -> list[HostileNode]:
-        return [self.node]
+    async def connect(self) -> None:
+        """There is nothing to connect to."""
 
-    async def join(self, node: HostileNode) -> tuple[NodeFacts, Mailbox]:
-        self.server = await asyncio.start_server(node.serve, "127.0.0.1", 0)
+    async def disconnect(self) -> None:
+        """As above."""
+
+    async def seen(self) -> list[ClusterNode]:
+        return [ClusterNode("hostile", "hostile", 1, False, inf)]
+
+    async def join(self, node: ClusterNode) -> tuple[NodeFacts, Mailbox]:
+        self.server = await asyncio.start_server(self.node.serve, "127.0.0.1", 0)
         mailbox = await DirectMailbox.connect("127.0.0.1", self.server.sockets[0].getsockname()[1], bytes(32))
         self.mailboxes.append(mailbox)
         return NodeFacts(node_id=node.node_id, address=node.address, cores=1), mailbox

@@ -258,8 +258,8 @@ async def test_each_node_says_what_it_has_begun_and_lost(runtime: Runtime, nodes
     tools.may_end.set()
     await running
 
-    assert before == {busy.address: (1, 1, 0), idle.address: (0, 0, 0)}
-    assert await figures() == {busy.address: (0, 1, 1), idle.address: (0, 1, 0)}
+    assert before == {busy.node_id: (1, 1, 0), idle.node_id: (0, 0, 0)}
+    assert await figures() == {busy.node_id: (0, 1, 1), idle.node_id: (0, 1, 0)}
 
 
 CALL = wire.WireCalled([(1, 0, {}, 0)])

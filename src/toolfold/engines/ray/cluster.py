@@ -39,6 +39,7 @@ class ClusterNode(NamedTuple):
     cores: int
     is_draining: bool
     leaves_at: float
+    """When a drained node goes, in seconds since 1970; infinite without a deadline."""
 
 
 class RayDriver:

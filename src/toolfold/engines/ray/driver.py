@@ -44,7 +44,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from toolfold.engines.base import EngineTools
-    from toolfold.engines.ray.engine import NodeInfo
     from toolfold.engines.ray.link import Mailbox
 
 
@@ -259,7 +258,7 @@ class RayNodes:
         if driver is not None:
             await driver.disconnect()
 
-    async def seen(self) -> Sequence[NodeInfo]:
+    async def seen(self) -> Sequence[ClusterNode]:
         """The nodes that are alive. Joins the cluster again if the connection to it was lost."""
         if self._driver is None or not self._driver.is_alive:
             await self._reconnect()
@@ -283,7 +282,7 @@ class RayNodes:
             raise EngineUnavailable(f"not connected to the Ray cluster at {self._address!r}")
         return self._driver
 
-    async def join(self, node: NodeInfo) -> tuple[NodeFacts, Mailbox]:
+    async def join(self, node: ClusterNode) -> tuple[NodeFacts, Mailbox]:
         """Start an actor there, and its engine."""
         driver = self._connected()
         options = encode(self._options_on(node))
@@ -298,12 +297,12 @@ class RayNodes:
         )  # fmt: skip
         return facts, await self._mailbox(node, driver, answer)
 
-    def _options_on(self, node: NodeInfo) -> NodeOptions:
+    def _options_on(self, node: ClusterNode) -> NodeOptions:
         options = structs.replace(self._options, host="" if _has_tls() else node.address.rpartition(":")[0])
         own = self.own_tools
         return options if own is None else structs.replace(options, own_tools=own.described, make_own_tools=own.make)
 
-    async def _mailbox(self, node: NodeInfo, driver: RayDriver | DriverProcess, answer: NodeAnswer) -> Mailbox:
+    async def _mailbox(self, node: ClusterNode, driver: RayDriver | DriverProcess, answer: NodeAnswer) -> Mailbox:
         """A direct connection where one can be made; else through Ray, which takes a millisecond longer."""
         if answer.port:
             try:

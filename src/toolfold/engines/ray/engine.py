@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final, Protocol, Self
 from toolfold.engines.base import NOT_OPEN, Capabilities, Guests, NodeLoad
 from toolfold.engines.process.launch import tier_named
 from toolfold.engines.ray import wire
-from toolfold.engines.ray.cluster import NodeOptions
+from toolfold.engines.ray.cluster import ClusterNode, NodeOptions
 from toolfold.engines.ray.driver import RayNodes
 from toolfold.engines.ray.link import NodeLink
 from toolfold.engines.ray.run import RayRun
@@ -44,32 +44,20 @@ SCARCE_BYTES: Final = 1024 * 1024 * 1024
 _log: Final = logging.getLogger(__name__)
 
 
-class NodeInfo(Protocol):
-    """A node as the cluster sees it."""
-
-    @property
-    def node_id(self) -> str: ...
-    @property
-    def address(self) -> str: ...
-    @property
-    def cores(self) -> int: ...
-    @property
-    def is_draining(self) -> bool: ...
-    @property
-    def leaves_at(self) -> float:
-        """When a drained node goes, in seconds since 1970; infinite without a deadline."""
-
-
 class Nodes(Protocol):
     """The cluster."""
 
     own_tools: EngineTools | None
     """Tools that nodes call themselves; set before the first is joined."""
 
-    async def seen(self) -> Sequence[NodeInfo]:
+    async def connect(self) -> None:
+        """Join the cluster; raises as `join`."""
+
+    async def disconnect(self) -> None: ...
+    async def seen(self) -> Sequence[ClusterNode]:
         """The nodes that are alive."""
 
-    async def join(self, node: NodeInfo) -> tuple[NodeFacts, Mailbox]:
+    async def join(self, node: ClusterNode) -> tuple[NodeFacts, Mailbox]:
         """Make a node ready for programs.
 
         Raises:
@@ -212,7 +200,7 @@ class Fleet:
 
     # which nodes there are
 
-    async def _join(self, node: NodeInfo) -> None:
+    async def _join(self, node: ClusterNode) -> None:
         facts, mailbox = await self._nodes.join(node)
         self._links[node.node_id] = NodeLink(
             facts, mailbox, on_lost=self._drop_link, on_gone=lambda session: self.note_session(session, None),
@@ -260,7 +248,7 @@ class Fleet:
                 # Not awaited: a node that is dying answers late, and others may be lost meanwhile.
                 self._joining[node_id] = asyncio.create_task(self._try_to_join(node))
 
-    def _heed_drain(self, link: NodeLink, node: NodeInfo) -> None:
+    def _heed_drain(self, link: NodeLink, node: ClusterNode) -> None:
         """Start no programs there, and move those that run before it goes. Ray waits for our actor to leave."""
         link.is_draining = node.is_draining
         if not node.is_draining:
@@ -269,7 +257,7 @@ class Fleet:
         if not is_in_use or node.leaves_at - time.time() < MOVE_SECONDS:
             link.lose("it is drained")
 
-    async def _try_to_join(self, node: NodeInfo) -> None:
+    async def _try_to_join(self, node: ClusterNode) -> None:
         try:
             await self._join(node)
         except EngineUnavailable as error:
@@ -345,13 +333,12 @@ class RayEngine:
 
     async def __aenter__(self) -> Self:
         self._nodes.own_tools = self._own_tools() if self._own_tools is not None else None
-        if isinstance(self._nodes, RayNodes):
-            await self._nodes.connect()
+        await self._nodes.connect()
         fleet = Fleet(self._nodes, wait_seconds=self._timing[0], lost_after_seconds=self._timing[1])
         try:
             await fleet.start()
         except BaseException:
-            await self._disconnect()
+            await self._nodes.disconnect()
             raise
         self._fleet = fleet
         nodes = [link.facts for link in fleet.links]
@@ -365,11 +352,7 @@ class RayEngine:
         fleet, self._fleet = self._fleet, None
         if fleet is not None:
             await fleet.close()
-        await self._disconnect()
-
-    async def _disconnect(self) -> None:
-        if isinstance(self._nodes, RayNodes):
-            await self._nodes.disconnect()
+        await self._nodes.disconnect()
 
     def open(self, order: Order) -> RayRun:
         """Start a program. Leaving the context kills the guest and frees its resources."""
