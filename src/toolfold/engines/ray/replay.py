@@ -9,7 +9,7 @@ import hashlib
 from typing import TYPE_CHECKING, Final
 
 from toolfold.engines.base import Called, Printed, ReplayTape
-from toolfold.protocol.codec import encode
+from toolfold.protocol.codec import Violation, encode
 
 if TYPE_CHECKING:
     from toolfold.engines.base import Event
@@ -74,11 +74,15 @@ class RunHistory:
         self._calls_again = len(self._calls)
         self._last_id = 0
 
-    def next_ids(self, count: int) -> list[int]:
-        """The ids that the next calls must have."""
-        first = self._last_id + 1
-        self._last_id += count
-        return list(range(first, first + count))
+    def check_ids(self, ids: list[int]) -> None:
+        """Check that these are the ids of the next calls.
+
+        Raises:
+            Violation: They are not.
+        """
+        first, self._last_id = self._last_id + 1, self._last_id + len(ids)
+        if ids != list(range(first, self._last_id + 1)):
+            raise Violation("calls out of order")
 
     def observe(self, event: Event) -> Event | None:
         """The event, or what is new of it.

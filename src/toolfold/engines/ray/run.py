@@ -259,8 +259,7 @@ class RayRun:
             Call(id=number, tool=tools[place].name, arguments=arguments, line=line)
             for number, place, arguments, line in message.calls
         ]
-        if [call.id for call in calls] != self._past.next_ids(len(calls)):
-            raise Violation("calls out of order")
+        self._past.check_ids([call.id for call in calls])
         return Called(*calls)
 
     def _ended(self, message: wire.WireEnded) -> Ended:
@@ -387,8 +386,7 @@ class NodeServedCalls:
             raise Violation("a reply to no call of its own")
         past, records = self._past, message.records
         past.observe(ReplayTape(tuple(message.wakes), tuple(message.clocks), message.is_spoilt))
-        if [record.call_id for record in records] != past.next_ids(len(records)):
-            raise Violation("calls out of order")
+        past.check_ids([record.call_id for record in records])
         served = []
         for record in records:
             name = tools[record.tool].name if 0 <= record.tool < len(tools) else ""

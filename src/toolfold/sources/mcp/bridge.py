@@ -237,9 +237,8 @@ class Bridge:
         tokens: Path | None = None,
         remembered: Path | None = None,
     ) -> None:
-        names = [server.name for server in servers]
-        for name in names:
-            if names.count(name) > 1:
+        for name, count in Counter(server.name for server in servers).items():
+            if count > 1:
                 raise UsageError(f"two servers are named {name!r}; rename one")
         self._outer = outer
         self._on_change = on_change

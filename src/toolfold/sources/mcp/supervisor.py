@@ -117,26 +117,19 @@ class CurrentListing:
     """Tools of a server: those of last time until it has listed them itself, and while it is away."""
 
     def __init__(self, server: Server, store: ListingStore) -> None:
-        listing = store.get(server)
         self._server = server
         self._store = store
-        self.tools = listing.tools
-        self.capabilities = listing.capabilities
+        self.listing = store.get(server)
         self._is_confirmed = False
 
-    def confirm(self, connection: McpConnection, tools: list[types.Tool]) -> bool:
-        """Take the tools of a new connection, and store them if anything changed; whether it did."""
-        is_new = not self._is_confirmed or self.capabilities != connection.capabilities
-        self.capabilities, self._is_confirmed = connection.capabilities, True
-        return self.update(tools, is_new=is_new)
-
-    def update(self, tools: list[types.Tool], *, is_new: bool = False) -> bool:
-        """Take the tools of the same connection; as `confirm`."""
-        is_new = is_new or self.tools != tuple(tools)
-        self.tools = tuple(tools)
-        if is_new:
-            self._store.put(self._server, ServerListing(self.tools, self.capabilities))
-        return is_new
+    def update(self, connection: McpConnection, tools: list[types.Tool]) -> bool:
+        """Take what a connection lists, and store it if anything changed; whether it did."""
+        listing = ServerListing(tuple(tools), connection.capabilities)
+        if self._is_confirmed and listing == self.listing:
+            return False
+        self.listing, self._is_confirmed = listing, True
+        self._store.put(self._server, listing)
+        return True
 
 
 FIRST_WAIT_SECONDS: Final = 0.5
@@ -167,7 +160,7 @@ class ServerSupervisor:
         on_sign_in: Callable[[str, str], None],
     ) -> None:
         self.server = server
-        self._listing = CurrentListing(server, listings)
+        self._current = CurrentListing(server, listings)
         self._presence = Presence(server.name)
         self._outer = outer
         self._eras = eras
@@ -183,11 +176,11 @@ class ServerSupervisor:
 
     @property
     def tools(self) -> tuple[types.Tool, ...]:
-        return self._listing.tools
+        return self._current.listing.tools
 
     @property
     def capabilities(self) -> types.ServerCapabilities:
-        return self._listing.capabilities
+        return self._current.listing.capabilities
 
     @property
     def status(self) -> ServerStatus:
@@ -338,7 +331,7 @@ class ServerSupervisor:
     def _mark_ready(self, established: EstablishedConnection, tools: list[types.Tool]) -> None:
         self._ready_at = asyncio.get_running_loop().time()
         self._presence.establish(established)
-        is_new = self._listing.confirm(established.connection, tools)
+        is_new = self._current.update(established.connection, tools)
         self._presence.become("ready", "")
         if is_new:
             self._on_change()
@@ -363,7 +356,7 @@ class ServerSupervisor:
             except (MCPError, NotSent) as error:
                 _log.warning("server %r no longer lists its tools: %s", self.server.name, error)
                 continue
-            if self._listing.update(tools):
+            if self._current.update(connection, tools):
                 self._on_change()
 
     # waiting

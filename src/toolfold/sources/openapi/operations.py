@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Final, NamedTuple
 
@@ -27,7 +26,7 @@ from toolfold.sources.openapi.model import (
     operation_name,
 )
 from toolfold.sources.openapi.paging import is_paged
-from toolfold.sources.openapi.requests import BodyPlan, body_plan
+from toolfold.sources.openapi.requests import ArgumentPlan, BodyPlan, body_plan
 from toolfold.sources.openapi.schemas import Conversion, ReferenceLookup, with_definitions
 from toolfold.sources.web.credentials import is_json, is_text, preferred_mime
 from toolfold.tools.arguments import bound_schema
@@ -48,25 +47,16 @@ _NOT_PARAMETERS: Final = frozenset({"accept", "content-type", "authorization", "
 _TEMPLATE: Final = re.compile(r"\{([^{}]+)\}")
 
 
-@dataclass(slots=True)
-class ParameterPlan:
-    """Arguments, and their schemas by name."""
-
-    arguments: list[Argument] = field(default_factory=list)
-    properties: dict[str, Json] = field(default_factory=dict)
-    required: set[str] = field(default_factory=set)
-
-
 def parameter_plan(
     path: str, shared: Json, operation: Mapping[str, Json], references: References, convert: Conversion
-) -> ParameterPlan:
+) -> ArgumentPlan:
     """Parameters of the path and of the operation, which take precedence; one for each `{name}` of the path."""
     declared = {(parameter["in"], parameter["name"]): parameter for parameters in (shared, operation.get("parameters"))
                 for parameter in _declared_parameters(parameters, references)}  # fmt: skip
     in_path = _TEMPLATE.findall(path)
     for name in in_path:
         declared.setdefault(("path", name), {"name": name, "in": "path", "schema": {"type": "string"}})
-    plan, used_names = ParameterPlan(), set[str]()
+    plan, used_names = ArgumentPlan(), set[str]()
     for (place, wire), parameter in declared.items():
         if (place == "path" and wire not in in_path) or (place == "header" and wire.lower() in _NOT_PARAMETERS):
             continue
@@ -270,7 +260,7 @@ def _operation(entry: _PathOperation, references: References) -> Operation:
     )
 
 
-def _input_schema(parameters: ParameterPlan, body: BodyPlan, convert: Conversion, *, paged: bool) -> dict[str, Json]:
+def _input_schema(parameters: ArgumentPlan, body: BodyPlan, convert: Conversion, *, paged: bool) -> dict[str, Json]:
     properties = {**parameters.properties, **body.properties}
     required = [name for name in properties if name in parameters.required or name in body.required]
     own = {name: entry for name, entry in _OWN.items() if name not in properties and (paged or name != NEXT_QUERY)}

@@ -121,14 +121,20 @@ def _content(operation: Operation, arguments: Mapping[str, Value]) -> tuple[byte
 _DEEPEST: Final = 20
 
 
-@dataclass(slots=True)
-class BodyPlan:
-    """Body, and the arguments that it is made of."""
+@dataclass(slots=True, kw_only=True)
+class ArgumentPlan:
+    """Arguments of an operation, and their schemas by name."""
 
-    body: Body | None = None
     arguments: list[Argument] = field(default_factory=list)
     properties: dict[str, Json] = field(default_factory=dict)
     required: set[str] = field(default_factory=set)
+
+
+@dataclass(slots=True, kw_only=True)
+class BodyPlan(ArgumentPlan):
+    """Body, and the arguments that it is made of."""
+
+    body: Body | None = None
     additional_properties: Json = False
     """Schema of undeclared arguments."""
 
