@@ -73,7 +73,7 @@ async def run_command(
         await asyncio.wait([protocol.exited])
         await asyncio.wait([protocol.closed], timeout=_GRACE_SECONDS)
     finally:
-        protocol.kill_group()
+        protocol.kill()
         await asyncio.wait([protocol.exited], timeout=_GRACE_SECONDS)
         transport.close()
     if protocol.is_over_cap:
@@ -90,8 +90,31 @@ def _write(transport: asyncio.SubprocessTransport, data: bytes) -> None:
     pipe.close()  # once all is written
 
 
-class _CommandProtocol(asyncio.SubprocessProtocol):
-    """Gathers output and sees the end."""
+class ProcessGroup(asyncio.SubprocessProtocol):
+    """Child process that leads a process group of its own."""
+
+    _is_group_alive = True
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.SubprocessTransport)
+        self._transport = transport
+        self._group = transport.get_pid()
+
+    @property
+    def exit_code(self) -> int | None:
+        """Negative for the signal that ended it."""
+        return self._transport.get_returncode()
+
+    def kill(self, sign: signal.Signals = signal.SIGKILL) -> None:
+        """Signal the whole group; only once after the child was reaped, when its number may become another's."""
+        if self._is_group_alive:
+            self._is_group_alive = self.exit_code is None
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(self._group, sign)
+
+
+class _CommandProtocol(ProcessGroup):
+    """Command whose output is gathered."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, cap_bytes: int) -> None:
         self.stdout = bytearray()
@@ -101,12 +124,6 @@ class _CommandProtocol(asyncio.SubprocessProtocol):
         self.closed: asyncio.Future[None] = loop.create_future()
         self._cap_bytes = cap_bytes
         self._open_pipes = {1, 2}
-        self._is_group_alive = True
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.SubprocessTransport)
-        self._transport = transport
-        self._group = transport.get_pid()
 
     def pipe_data_received(self, fd: int, data: bytes) -> None:
         if fd == 2:
@@ -115,7 +132,7 @@ class _CommandProtocol(asyncio.SubprocessProtocol):
             self.stdout += data
         elif not self.is_over_cap:
             self.is_over_cap = True
-            self.kill_group()
+            self.kill()
 
     def pipe_connection_lost(self, fd: int, exc: Exception | None) -> None:
         self._open_pipes.discard(fd)
@@ -123,17 +140,9 @@ class _CommandProtocol(asyncio.SubprocessProtocol):
             self.closed.set_result(None)
 
     def process_exited(self) -> None:
-        self.kill_group()  # what it left running would hold the pipes open, and nobody waits for it
-        code = self._transport.get_returncode()
+        self.kill()  # what it left running would hold the pipes open, and nobody waits for it
         if not self.exited.done():
-            self.exited.set_result(-1 if code is None else code)
-
-    def kill_group(self) -> None:
-        # Once only: after the command was reaped its number may belong to somebody else.
-        if self._is_group_alive:
-            self._is_group_alive = self._transport.get_returncode() is None
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.killpg(self._group, signal.SIGKILL)
+            self.exited.set_result(-1 if self.exit_code is None else self.exit_code)
 
 
 Template: TypeAlias = Sequence[str | Sequence[str]]

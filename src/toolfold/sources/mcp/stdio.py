@@ -29,6 +29,7 @@ from mcp_types import JSONRPCRequest, jsonrpc_message_adapter
 from toolfold.models import MIB
 from toolfold.sources.mcp.connection import broken_reply
 from toolfold.sources.mcp.server import Server
+from toolfold.sources.shell import ProcessGroup
 
 MAX_LINE_BYTES: Final = 512 * MIB
 _QUEUED_MESSAGES: Final = 1000
@@ -82,7 +83,7 @@ def environment(server: Server) -> dict[str, str]:
     return {**inherited, **server.env}
 
 
-class ServerProcess(asyncio.SubprocessProtocol):
+class ServerProcess(ProcessGroup):
     """Process of a server, and the SDK's two streams to and from it."""
 
     def __init__(self, stderr: IO[bytes]) -> None:
@@ -99,15 +100,12 @@ class ServerProcess(asyncio.SubprocessProtocol):
         self._size = 0
         self._writable = asyncio.Event()
         self._writable.set()
-        self._is_group_alive = True
 
     # the event loop's side
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.SubprocessTransport)
-        self._transport = transport
-        self._group = transport.get_pid()
-        stdin, stdout = transport.get_pipe_transport(0), transport.get_pipe_transport(1)
+        super().connection_made(transport)
+        stdin, stdout = self._transport.get_pipe_transport(0), self._transport.get_pipe_transport(1)
         assert isinstance(stdin, asyncio.WriteTransport)
         assert isinstance(stdout, asyncio.ReadTransport)
         self._stdin, self._stdout = stdin, stdout
@@ -136,7 +134,7 @@ class ServerProcess(asyncio.SubprocessProtocol):
 
     def process_exited(self) -> None:
         self.has_hung_up = True
-        self.kill(signal.SIGKILL)  # what it left running may hold our pipes
+        self.kill()  # what it left running may hold our pipes
         self._end_soon()
         self.exited.set()
 
@@ -154,7 +152,7 @@ class ServerProcess(asyncio.SubprocessProtocol):
         self._size += len(piece)
         if self._size > MAX_LINE_BYTES:
             self.noise = b"a line of more than %d MiB" % (MAX_LINE_BYTES // MIB)
-            self.kill(signal.SIGKILL)
+            self.kill()
             return
         self._pieces.append(piece)
 
@@ -199,11 +197,6 @@ class ServerProcess(asyncio.SubprocessProtocol):
         tail = os.pread(self._stderr.fileno(), _TAIL_BYTES, max(0, size - _TAIL_BYTES)) or self.noise
         return tail.decode(errors="replace").strip()
 
-    @property
-    def exit_code(self) -> int | None:
-        """Negative: the signal that ended it."""
-        return self._transport.get_returncode()
-
     async def end(self) -> None:
         """Close its input, then send SIGTERM, then SIGKILL, as the specification says."""
         self.inbox.end()
@@ -219,13 +212,6 @@ class ServerProcess(asyncio.SubprocessProtocol):
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await self.exited.wait()
-
-    def kill(self, sign: signal.Signals) -> None:
-        # Not once the server was reaped and its group told: the number may be somebody else's by then.
-        if self._is_group_alive:
-            self._is_group_alive = self._transport.get_returncode() is None
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.killpg(self._group, sign)
 
 
 # ----------------------------------------------------------------------------------------------------

@@ -17,7 +17,7 @@ import logging
 import math
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
@@ -63,34 +63,20 @@ class Presence:
     """State of a server between two attempts to connect."""
 
     def __init__(self, name: str) -> None:
-        self._name = name
-        self.state: ServerState = "connecting"
-        self.detail = ""
+        self.status = ServerStatus(name=name, state="connecting")
         self.established: EstablishedConnection | None = None
-        self._version = ""
-        self._instructions = ""
         self.settled = asyncio.Event()
         """Set when it has listed its tools, or failed; one that failed is not waited for again."""
         self.attempted = asyncio.Event()
         """Set, and replaced by a new one, when an attempt to connect has ended."""
 
-    def status(self, tools: int) -> ServerStatus:
-        return ServerStatus(
-            name=self._name,
-            state=self.state,
-            tools=tools,
-            detail=self.detail,
-            era=self._version,
-            instructions=self._instructions,
-        )
-
     def establish(self, established: EstablishedConnection) -> None:
         connection = established.connection
         self.established = established
-        self._version, self._instructions = connection.version, connection.instructions
+        self.status = replace(self.status, era=connection.version, instructions=connection.instructions)
 
     def become(self, state: ServerState, detail: str) -> None:
-        self.state, self.detail = state, detail
+        self.status = replace(self.status, state=state, detail=detail)
         if state == "connecting":
             self.settled.clear()
             return
@@ -101,14 +87,14 @@ class Presence:
 
     def fail(self, reason: str) -> None:
         self.established = None
-        if (self.state, self.detail) != ("failed", reason):
-            _log.warning("server %r: %s", self._name, reason)
+        if (self.status.state, self.status.detail) != ("failed", reason):
+            _log.warning("server %r: %s", self.status.name, reason)
         self.become("failed", reason)
 
     def end(self) -> None:
         """Wake everyone: there will be no further attempt."""
         self.established = None
-        self.detail = "the bridge is closed"
+        self.status = replace(self.status, detail="the bridge is closed")
         self.settled.set()
         self.attempted.set()
 
@@ -184,7 +170,7 @@ class ServerSupervisor:
 
     @property
     def status(self) -> ServerStatus:
-        return self._presence.status(len(self.tools))
+        return replace(self._presence.status, tools=len(self.tools))
 
     async def settled(self) -> None:
         """Wait until it has listed its tools, or failed; one that failed is not waited for again."""
@@ -210,7 +196,7 @@ class ServerSupervisor:
                     raise asyncio.CancelledError from error
                 reason = _error_text(error)
             self._presence.established = None
-            if self._presence.state == "ready":
+            if self._presence.status.state == "ready":
                 self._presence.become("connecting", reason)
             if self._ready_at == math.inf:
                 failures += 1
@@ -218,7 +204,7 @@ class ServerSupervisor:
                 failures = 0
                 losses = 0 if loop.time() - self._ready_at > STEADY_SECONDS else losses + 1
             if failures or losses > MAX_LOSSES:
-                self._presence.fail(reason or self._presence.detail or "the connection was lost again and again")
+                self._presence.fail(reason or self._presence.status.detail or "the connection was lost again and again")
                 await self._pause(min(FIRST_WAIT_SECONDS * 2 ** max(failures - 1, 0), LONGEST_WAIT_SECONDS))
 
     # calls
@@ -261,7 +247,7 @@ class ServerSupervisor:
             await self._presence.attempted.wait()
         if self._presence.established is None:
             raise ToolUnreachable(
-                f"server {self.server.name!r} is not available; nothing ran{_suffix(self._presence.detail)}"
+                f"server {self.server.name!r} is not available; nothing ran{_suffix(self.status.detail)}"
             )
         return self._presence.established
 
@@ -374,7 +360,8 @@ class ServerSupervisor:
             auth = self.server.auth
             extra = auth.wait_seconds if url is not None and auth is not None else 0.0
             self._deadline.reschedule(asyncio.get_running_loop().time() + seconds + extra)
-        self._presence.detail = "" if url is None else f"sign in at {url}"
+        detail = "" if url is None else f"sign in at {url}"
+        self._presence.status = replace(self._presence.status, detail=detail)
         if url is not None:
             self._on_sign_in(self.server.name, url)
 
