@@ -12,7 +12,7 @@ from toolfold.interfaces.cli.commands.libraries import ledger_app, libraries_app
 from toolfold.interfaces.cli.commands.runs import runs_app
 from toolfold.interfaces.cli.commands.serve import serve_command
 from toolfold.interfaces.cli.commands.tools import tools_app
-from toolfold.interfaces.cli.options import AddressOption, ApiOption, ConfigOption, EngineOption
+from toolfold.interfaces.cli.options import AddressOption, ApiOption, ConfigOption, EngineOption, JsonOption
 from toolfold.interfaces.cli.process import Exit, complain, leave, run_guarded
 
 app = typer.Typer(
@@ -105,7 +105,7 @@ def _run(
     out: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Write the files that the program creates to DIR.")
     ] = None,
-    json: Annotated[bool, typer.Option("--json", help="Print the whole outcome as one JSON object.")] = False,
+    json: JsonOption = False,
     verbose: Annotated[
         bool, typer.Option("--verbose", "-v", help="Print each tool call on stderr, as on a terminal, and the log.")
     ] = False,
@@ -202,7 +202,7 @@ def _batch(
 
 @app.command("doctor")
 def _doctor(
-    json: Annotated[bool, typer.Option("--json", help="Print the diagnosis as one JSON object.")] = False,
+    json: JsonOption = False,
     require: Annotated[
         Literal["namespace", "landlock", "none"],
         typer.Option(help="The isolation level that this machine must provide."),
@@ -287,9 +287,10 @@ def _init(
         bool,
         typer.Option("--force", help="Replace an existing toolfold.yaml; the old one is kept as toolfold.yaml.bak."),
     ] = False,
+    json: JsonOption = False,
 ) -> int:
     """Write a toolfold.yaml with your MCP servers, from Claude Code, Claude Desktop, Cursor and VS Code."""
     # Imported here for the same reason.
     from toolfold.interfaces.cli.commands.init import init_command  # noqa: PLC0415
 
-    return init_command(folder, force=force)
+    return init_command(folder, force=force, as_json=json)

@@ -41,6 +41,7 @@ EngineOption = Annotated[
         f"Default: the config's, or {DEFAULT_ENGINE}.",
     ),
 ]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print the result as one JSON document.")]
 AddressOption = Annotated[
     str | None,
     typer.Option(metavar="HOST:PORT", help="The Ray cluster for `--engine ray`. Default: the config's, or auto."),

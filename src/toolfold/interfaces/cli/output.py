@@ -81,9 +81,9 @@ def shorten(text: str, length: int) -> str:
 
 
 def write_json(value: Json) -> None:
-    """Print JSON on stdout: indented on a terminal, in one line otherwise."""
+    """Print one JSON document on stdout, the result of a command: indented on a terminal, in one line otherwise."""
     indent = 2 if sys.stdout.isatty() else None
-    write(sys.stdout, json.dumps(value, ensure_ascii=False, allow_nan=False, indent=indent) + "\n")
+    write(sys.stdout, json.dumps(value, ensure_ascii=False, allow_nan=False, indent=indent, default=str) + "\n")
 
 
 def write(stream: TextIO, text: str) -> None:

@@ -1,7 +1,6 @@
 """`toolfold doctor`: isolation layers of this machine, and of the nodes of a cluster."""
 
 import asyncio
-import json
 from collections.abc import Sequence
 from dataclasses import asdict, replace
 from typing import Final
@@ -11,6 +10,7 @@ from rich.text import Text
 
 from toolfold.config import Config, find_config, load_config
 from toolfold.engines.process.doctor import NOT_TRIED, Diagnosis, Finding, examine
+from toolfold.interfaces.cli.output import write_json
 from toolfold.interfaces.cli.process import Exit
 from toolfold.models import Isolation
 
@@ -24,11 +24,10 @@ def diagnose(*, as_json: bool, required: Isolation) -> int:
     diagnosis = asyncio.run(examine(required, host_libraries=config is not None and config.libraries.host))
     if config is not None:
         diagnosis = replace(diagnosis, library_sets=_library_sets(config))
-    console = Console(soft_wrap=True, highlight=False, markup=False)
     if as_json:
-        console.out(json.dumps(asdict(diagnosis), indent=2))
+        write_json(asdict(diagnosis))
     else:
-        print_diagnosis(diagnosis, console)
+        print_diagnosis(diagnosis, _console())
     return Exit.FINISHED if diagnosis.ok else Exit.NO_ISOLATION
 
 
@@ -51,14 +50,13 @@ def diagnose_cluster(address: str | None, *, as_json: bool, required: Isolation)
     path = find_config()
     configured_address = load_config(path).ray.address if path is not None else "auto"
     diagnoses = examine_nodes(address or configured_address, required)
-    console = Console(soft_wrap=True, highlight=False, markup=False)
     if as_json:
-        report = {
+        write_json({
             node: {"error": diagnosis} if isinstance(diagnosis, str) else asdict(diagnosis)
             for node, diagnosis in diagnoses.items()
-        }
-        console.out(json.dumps(report, indent=2))
+        })  # fmt: skip
     else:
+        console = _console()
         for node, diagnosis in diagnoses.items():
             console.print(f"node {node}")
             if isinstance(diagnosis, str):
@@ -68,6 +66,10 @@ def diagnose_cluster(address: str | None, *, as_json: bool, required: Isolation)
             console.print()
     is_good = all(not isinstance(diagnosis, str) and diagnosis.ok for diagnosis in diagnoses.values())
     return Exit.FINISHED if is_good else Exit.NO_ISOLATION
+
+
+def _console() -> Console:
+    return Console(soft_wrap=True, highlight=False, markup=False)
 
 
 def print_diagnosis(diagnosis: Diagnosis, console: Console) -> None:

@@ -3,7 +3,7 @@
 import os
 import shlex
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -19,6 +19,7 @@ from toolfold.config.load import MAX_BYTES
 from toolfold.config.model import plain_name
 from toolfold.config.write_config import ConfigWriter, ServerEntry
 from toolfold.errors import UsageError
+from toolfold.interfaces.cli.output import write_json
 
 _HEAD: Final = """\
 # yaml-language-server: $schema={schema}
@@ -51,7 +52,7 @@ execution:
 """
 
 
-def init_command(folder: Path, *, force: bool = False) -> int:
+def init_command(folder: Path, *, force: bool = False, as_json: bool = False) -> int:
     """Write the file, and say what is in it, what is not, what was replaced, and what must be set."""
     path = folder / FILE_NAME
     servers, left_out = _servers(folder)
@@ -61,7 +62,7 @@ def init_command(folder: Path, *, force: bool = False) -> int:
             f"{len(servers):,} servers do not fit into the {MAX_BYTES:,} bytes that a {FILE_NAME} may have; "
             "remove some of them from the files of your clients"
         )
-    backup = _back_up(path) if path.exists() and (force or _may_replace(path)) else None
+    backup = _back_up(path) if path.exists() and (force or (not as_json and _may_replace(path))) else None
     try:
         # May hold an address or a path that is nobody else's business.
         with open(path, "x", encoding="utf-8", opener=_private) as file:
@@ -71,6 +72,19 @@ def init_command(folder: Path, *, force: bool = False) -> int:
     except OSError as error:
         reason = (error.strerror or "unknown reason").lower()
         raise UsageError(f"{display_path(path)!r} cannot be written: {reason}") from None
+    needed = {name: place for server in servers for name, place in server.variables.items() if name not in os.environ}
+    replaced_names = [name for server in servers for name in server.replaced]
+    if as_json:
+        write_json({
+            "path": display_path(path),
+            "backup": None if backup is None else display_path(backup),
+            "servers": [{"name": server.found.name, "source": server.found.place} for server in servers],
+            "left_out": left_out,
+            "replaced": replaced_names,
+            "variables": needed,
+            "next": _claude_command(path, needed) if servers else None,
+        })  # fmt: skip
+        return 0
     count = f"{len(servers) or 'no'} server{'' if len(servers) == 1 else 's'}"
     typer.echo(f"wrote {display_path(path)} with {count}")
     if backup is not None:
@@ -80,8 +94,17 @@ def init_command(folder: Path, *, force: bool = False) -> int:
         typer.echo(f"  {one_line(server.found.name):<{width}}  from {server.found.place.partition(': ')[0]}")
     for line in left_out:
         typer.echo(f"left out: {line}", err=True)
-    _tell_replaced(servers)
-    needed = _tell_variables(servers)
+    if replaced_names:
+        noun = "secret" if len(replaced_names) == 1 else "secrets"
+        typer.echo(
+            f"replaced {len(replaced_names)} {noun} with variables, so that the file contains no secrets: "
+            f"{', '.join(replaced_names)}"
+        )
+    if needed:
+        typer.echo("set these variables where toolfold will run; a server whose variable is not set is left out:")
+        width = max(map(len, needed))
+        for name, place in needed.items():
+            typer.echo(f"  {name:<{width}}  {place}")
     if servers:
         typer.echo(f"next: {_claude_command(path, needed)}")
     else:
@@ -89,7 +112,7 @@ def init_command(folder: Path, *, force: bool = False) -> int:
     return 0
 
 
-def _claude_command(path: Path, variables: Sequence[str]) -> str:
+def _claude_command(path: Path, variables: Iterable[str]) -> str:
     """With the whole path of this command, which need not be on the client's PATH: an environment may be its home."""
     script = Path(sys.executable).with_name("toolfold")
     ours = [str(script)] if script.is_file() else [sys.executable, "-m", "toolfold"]
@@ -123,27 +146,6 @@ def _back_up(path: Path) -> Path:
         reason = (error.strerror or "unknown reason").lower()
         raise UsageError(f"{display_path(path)!r} cannot be renamed: {reason}") from None
     return backup
-
-
-def _tell_replaced(servers: Sequence[ServerEntry]) -> None:
-    names = [name for server in servers for name in server.replaced]
-    if names:
-        noun = "secret" if len(names) == 1 else "secrets"
-        typer.echo(
-            f"replaced {len(names)} {noun} with variables, so that the file contains no secrets: {', '.join(names)}"
-        )
-
-
-def _tell_variables(servers: Sequence[ServerEntry]) -> Sequence[str]:
-    """Say which variables are not set yet; their names."""
-    needed = {name: place for server in servers for name, place in server.variables.items() if name not in os.environ}
-    if not needed:
-        return ()
-    typer.echo("set these variables where toolfold will run; a server whose variable is not set is left out:")
-    width = max(map(len, needed))
-    for name, place in needed.items():
-        typer.echo(f"  {name:<{width}}  {place}")
-    return tuple(needed)
 
 
 def config_text(servers: Sequence[ServerEntry]) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import os
 from collections.abc import Sequence
 from pathlib import Path
@@ -12,7 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from toolfold.errors import EngineUnavailable, UsageError
-from toolfold.interfaces.cli.options import ConfigOption
+from toolfold.interfaces.cli.options import ConfigOption, JsonOption
+from toolfold.interfaces.cli.output import write_json
 from toolfold.interfaces.cli.process import Exit
 from toolfold.interfaces.cli.setup import KEY_VARIABLE, nearest_config
 
@@ -32,6 +32,7 @@ def _sync(
     upgrade: Annotated[
         bool, typer.Option("--upgrade", help="Use the newest versions and ignore the lock file.")
     ] = False,
+    json: JsonOption = False,
 ) -> int:
     """Install the wheels that libraries.packages lists, and write a lock file beside the config.
 
@@ -46,9 +47,20 @@ def _sync(
     if not requirements:
         raise UsageError("the config lists no packages; add them as libraries: {packages: [networkx]}")
     lock = lock_of(loaded_config)
-    for synced_set in sync(
+    synced_sets = sync(
         requirements, lock, upgrade=upgrade, try_out=lambda installed_set: _try_preload(loaded_config, installed_set)
-    ):
+    )
+    if json:
+        sets = {
+            synced_set.name: {
+                "wheels": [{"name": wheel.name, "version": wheel.version} for wheel in synced_set.locked.wheels],
+                "notes": synced_set.notes,
+            }
+            for synced_set in synced_sets
+        }
+        write_json({"lock": lock.name, "sets": sets})
+        return Exit.FINISHED
+    for synced_set in synced_sets:
         print(f"{synced_set.name}: {', '.join(f'{wheel.name} {wheel.version}' for wheel in synced_set.locked.wheels)}")
         for note in synced_set.notes:
             print(f"  note: {note}")
@@ -57,10 +69,7 @@ def _sync(
 
 
 @libraries_app.command("list")
-def _list(
-    config: ConfigOption = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the sets as one JSON object.")] = False,
-) -> int:
+def _list(config: ConfigOption = None, json: JsonOption = False) -> int:
     """Show each set: the packages requested, the versions locked, and whether it is installed here."""
     # Imported here for the same reason.
     from toolfold.config.library_sets import set_states  # noqa: PLC0415
@@ -83,8 +92,8 @@ def _list(
                 for wheel in wheels
             ],
         }
-    if as_json:
-        print(json.dumps(sets, indent=2))
+    if json:
+        write_json(sets)
         return Exit.FINISHED
     for name, entry in sets.items():
         print(
@@ -98,27 +107,28 @@ def _list(
 
 
 @libraries_app.command("check")
-def _check(config: ConfigOption = None) -> int:
+def _check(config: ConfigOption = None, json: JsonOption = False) -> int:
     """Verify every installed file and import every package in the sandbox; exit 1 if one fails."""
     # Imported here for the same reason.
     from toolfold.config.library_sets import library_sets, set_states  # noqa: PLC0415
     from toolfold.libraries import LibraryStore  # noqa: PLC0415
 
-    loaded_config, store, faults = _config(config), LibraryStore(), 0
-    states = set_states(loaded_config, store)
-    for name, state in states.items():
-        text = state.text
+    loaded_config, store = _config(config), LibraryStore()
+    states, imports = dict[str, str](), dict[str, str]()
+    for name, state in set_states(loaded_config, store).items():
+        states[name] = state.text
         if state.locked is not None and state.is_installed and not store.is_sound(state.locked):
-            text = "changed on disk since it was installed; remove its folder and run 'toolfold libraries sync'"
-        faults += text != "installed"
-        print(f"{name}: {text}")
+            states[name] = "changed on disk since it was installed; remove its folder and run 'toolfold libraries sync'"
     for installed_set in library_sets(loaded_config):
-        for module, reason in asyncio.run(_import_all(loaded_config, installed_set)).items():
-            faults += bool(reason)
-            print(f"  import {module}: {reason or 'works'}")
-    if not states:
-        print(_NONE)
-    return Exit.FAILED if faults else Exit.FINISHED
+        imports |= asyncio.run(_import_all(loaded_config, installed_set))
+    if json:
+        write_json({"sets": states, "imports": {module: reason or None for module, reason in imports.items()}})
+    else:
+        lines = [f"{name}: {text}" for name, text in states.items()] or [_NONE]
+        lines += [f"  import {module}: {reason or 'works'}" for module, reason in imports.items()]
+        print("\n".join(lines))
+    is_sound = not any(imports.values()) and all(text == "installed" for text in states.values())
+    return Exit.FINISHED if is_sound else Exit.FAILED
 
 
 def _config(path: Path | None) -> Config:
@@ -183,6 +193,7 @@ def _rekey(
         ),
     ] = None,
     config: ConfigOption = None,
+    json: JsonOption = False,
 ) -> int:
     """Encrypt a ledger with another key; the old file is kept beside it.
 
@@ -195,6 +206,9 @@ def _rekey(
     from toolfold.ledger.open import rekey_ledger  # noqa: PLC0415
 
     result = rekey_ledger(*_ledger_location(ledger, config), new_key)
+    if json:
+        write_json({"executions": result.executions, "copy": result.copy or None})
+        return 0
     noun = "execution" if result.executions == 1 else "executions"
     detail = f"the old file is kept as {result.copy!r}" if result.copy else "the ledger already has the new key"
     typer.echo(f"rekeyed {result.executions} {noun}; {detail}")

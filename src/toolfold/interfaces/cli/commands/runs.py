@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Final, Literal, TypeVar, cast
 import typer
 
 from toolfold.errors import UsageError
-from toolfold.interfaces.cli.options import ConfigOption, EngineOption
+from toolfold.interfaces.cli.options import ConfigOption, EngineOption, JsonOption
 from toolfold.interfaces.cli.setup import nearest_config, open_for_command
 from toolfold.models import Status
 
@@ -43,7 +43,6 @@ _Where = Annotated[
     typer.Option("--ledger", metavar="PATH|memory", help="The ledger. Default: the one in your state folder."),
 ]
 _Id = Annotated[str, typer.Argument(metavar="ID", help="The id of the execution, or the beginning of it.")]
-_AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 _Limit = Annotated[int, typer.Option(min=1, help="How many to list, newest first.")]
 _Statuses = Literal[Status, "running", "paused"]
 
@@ -52,7 +51,7 @@ _Statuses = Literal[Status, "running", "paused"]
 def _runs(
     context: typer.Context,
     limit: _Limit = 20,
-    json: _AsJson = False,
+    json: JsonOption = False,
     ledger: _Where = None,
 ) -> int:
     # A command below may name the ledger after its own name, or leave it to this one.
@@ -80,7 +79,7 @@ def _list(
         typer.Option(metavar="NAME", help="Only executions through this interface: cli, library, mcp, http, ..."),
     ] = None,
     limit: _Limit = 20,
-    json: _AsJson = False,
+    json: JsonOption = False,
     ledger: _Where = None,
 ) -> int:
     """List executions, newest first. `--tool` finds only executions that have ended."""
@@ -111,21 +110,28 @@ def _delete(
     force: Annotated[
         bool, typer.Option("--force", help="Also delete executions that are running or paused; they cannot continue.")
     ] = False,
+    json: JsonOption = False,
     ledger: _Where = None,
 ) -> int:
     """Delete executions from the ledger, including everything recorded about them."""
 
-    async def delete(store: Ledger) -> int:
+    async def delete(store: Ledger) -> list[str]:
         # All are looked at first: a wrong id deletes nothing.
         histories = [await load(store, prefix) for prefix in ids]
-        for history in histories:
+        names = [history.start_record.execution_id for history in histories]
+        for name, history in zip(names, histories, strict=True):
             if history.state != "ended" and not force:
-                name = history.start_record.execution_id
                 raise UsageError(f"execution {name!r} is {history.state}, so it may continue; add --force to delete it")
-        return sum([await store.delete(history.start_record.execution_id) for history in histories])
+        return [name for name in names if await store.delete(name)]
 
-    count = with_ledger(ledger or context.obj, delete)
-    typer.echo(f"deleted {count} execution{'' if count == 1 else 's'}")
+    deleted_ids = with_ledger(ledger or context.obj, delete)
+    if json:
+        # Imported here for the same reason.
+        from toolfold.interfaces.cli.output import write_json  # noqa: PLC0415
+
+        write_json({"deleted": deleted_ids})
+    else:
+        typer.echo(f"deleted {len(deleted_ids)} execution{'' if len(deleted_ids) == 1 else 's'}")
     return 0
 
 
@@ -135,7 +141,7 @@ def _show(
     id: _Id,
     full: Annotated[bool, typer.Option("--full", help="Also print the complete arguments and replies.")] = False,
     follow: Annotated[bool, typer.Option("--follow", help="Show its calls live until it ends, then print it.")] = False,
-    json: _AsJson = False,
+    json: JsonOption = False,
     ledger: _Where = None,
 ) -> int:
     """Show one execution: its program, its output and its calls over time."""
@@ -184,7 +190,7 @@ def _rerun(
         list[str] | None,
         typer.Option(metavar="TOOL", help="A tool that may be called again if its reply was not recorded. Repeatable."),
     ] = None,
-    json: _AsJson = False,
+    json: JsonOption = False,
     ledger: _Where = None,
 ) -> int:
     """Run a corrected program; calls that the earlier execution already made get the recorded replies.
@@ -215,7 +221,7 @@ def _wait(
     out: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Write the files that the program creates to DIR.")
     ] = None,
-    json: _AsJson = False,
+    json: JsonOption = False,
     ledger: _Where = None,
 ) -> int:
     """Wait for an execution of any process, and answer its questions. Ctrl-C leaves it running.

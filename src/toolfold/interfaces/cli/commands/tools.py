@@ -13,7 +13,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from toolfold.errors import UsageError
-from toolfold.interfaces.cli.options import ApiOption
+from toolfold.interfaces.cli.options import ApiOption, JsonOption
+from toolfold.interfaces.cli.output import write_json
+from toolfold.interfaces.media import value_as_json
 from toolfold.models import Json, Outcome, ToolSpec
 
 if TYPE_CHECKING:
@@ -36,7 +38,6 @@ _Config = Annotated[
     ),
 ]
 _Detail = Annotated[Literal["name", "signature", "full"], typer.Option(help="How much to print of each tool.")]
-_AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
 @tools_app.callback(invoke_without_command=True)
@@ -46,7 +47,7 @@ def _tools(
     api: ApiOption = None,
     config: _Config = None,
     detail: _Detail = "name",
-    json: _AsJson = False,
+    json: JsonOption = False,
 ) -> int:
     command = context.invoked_subcommand
     if command is None:
@@ -62,7 +63,7 @@ def _list(
     api: ApiOption = None,
     config: _Config = None,
     detail: _Detail = "name",
-    json: _AsJson = False,
+    json: JsonOption = False,
 ) -> int:
     """List the tools, with the name that programs use and a short description."""
     # Imported here: `--help` starts without reading schemas.
@@ -80,7 +81,7 @@ def _search(
     config: _Config = None,
     detail: _Detail = "name",
     limit: Annotated[int, typer.Option(min=1, help="The maximum number of results, best first.")] = 8,
-    json: _AsJson = False,
+    json: JsonOption = False,
 ) -> int:
     """Find tools by what they do; exit 1 if none matches."""
     # Imported here for the same reason.
@@ -99,6 +100,7 @@ def _stubs(
     tools: _Sources = None,
     api: ApiOption = None,
     config: _Config = None,
+    json: JsonOption = False,
 ) -> int:
     """Write one typed Python file per tool, for a model or a type checker to read."""
     # Imported here for the same reason.
@@ -110,7 +112,10 @@ def _stubs(
     except OSError as error:
         reason = (error.strerror or str(error)).lower()
         raise UsageError(f"stubs cannot be written to {str(folder)!r}: {reason}; name another folder") from error
-    print(f"{len(specs)} tools in {len(files)} files below {folder / 'tools'}")
+    if json:
+        write_json({"tools": len(specs), "files": sorted(map(str, files))})
+    else:
+        print(f"{len(specs)} tools in {len(files)} files below {folder / 'tools'}")
     return 0
 
 
@@ -125,9 +130,21 @@ def _learn(
         str | None,
         typer.Option(metavar="PATH", help="The ledger. Default: the config's, or the one in your state folder."),
     ] = None,
+    json: JsonOption = False,
 ) -> int:
     """Call read-only tools twice and remember what they return: keys and types, never values."""
-    return _learn_shapes(names, _specs(tools, None, config), sources=tools or (), config=config, ledger=ledger)
+    learned = _learn_shapes(names, _specs(tools, None, config), sources=tools or (), config=config, ledger=ledger)
+    if isinstance(learned, int):
+        return learned
+    # Imported here for the same reason.
+    from toolfold.prompts.python_stubs import prompt_text  # noqa: PLC0415
+    from toolfold.tools.search import describe  # noqa: PLC0415
+
+    if json:
+        _print([describe(spec, "full") for spec in learned], as_json=True)
+    else:
+        print(prompt_text(learned), end="")
+    return 0
 
 
 def _specs(sources: list[str] | None, apis: list[str] | None, config: Path | None) -> tuple[ToolSpec, ...]:
@@ -172,7 +189,7 @@ def _config_specs(config: "Config", loaded: "list[Tool]") -> tuple[ToolSpec, ...
 
 def _print(descriptions: list[dict[str, Json]], *, as_json: bool) -> None:
     if as_json:
-        print(json.dumps(descriptions, ensure_ascii=False, indent=2, default=str))
+        write_json(value_as_json(descriptions))
         return
     names = [str(description["name"]) for description in descriptions]
     width = min(40, max(map(len, names), default=0))
@@ -201,8 +218,8 @@ def _learn_shapes(
     sources: Sequence[str],
     config: Path | None,
     ledger: str | None,
-) -> int:
-    """Call each tool as often as it takes, and print what it returned as a signature; exit 1 if one failed."""
+) -> list[ToolSpec] | int:
+    """Call each tool as often as it takes; the tools with what they returned, or the exit code of a stopped command."""
     # Imported here for the same reason: they bring the runtime.
     from toolfold.interfaces.cli.commands.run import stdout_to_stderr  # noqa: PLC0415
     from toolfold.interfaces.cli.load_tools import load_tools  # noqa: PLC0415
@@ -213,7 +230,6 @@ def _learn_shapes(
         open_for_command,
         runtime_factory,
     )
-    from toolfold.prompts.python_stubs import prompt_text  # noqa: PLC0415
     from toolfold.runtime import Runtime  # noqa: PLC0415
     from toolfold.tools.reply_shapes import NEEDED_REPLIES  # noqa: PLC0415
 
@@ -236,8 +252,7 @@ def _learn_shapes(
         return outcome
     if outcome.status != "finished":
         raise UsageError(f"nothing was learned: {outcome.problem.message if outcome.problem else outcome.status}")
-    print(prompt_text(learned), end="")
-    return 0
+    return learned
 
 
 def _requested_call(request: str, specs: Sequence[ToolSpec]) -> tuple[ToolSpec, dict[str, Json]]:
