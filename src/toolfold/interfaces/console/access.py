@@ -5,7 +5,6 @@ Nothing is kept on the server: a cookie is signed, so that it outlives a restart
 
 from __future__ import annotations
 
-import base64
 import hmac
 import secrets
 import time
@@ -15,11 +14,12 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from toolfold.interfaces.http.access.auth import Authenticator, Caller
+from toolfold.interfaces.http.access.tokens import Signer
 from toolfold.interfaces.http.body import admit
 from toolfold.interfaces.http.render import Refusal
 from toolfold.interfaces.http.settings import ALL_ROLES, Role
 from toolfold.interfaces.library import BridgedRuntime
-from toolfold.interfaces.server.signals import is_local_request
+from toolfold.interfaces.server.signals import is_local_request, send_error
 from toolfold.ledger.base import ExecutionHistory
 from toolfold.runtime import Runtime
 
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 
 COOKIE: Final = "toolfold_console"
 COOKIE_SECONDS: Final = 7 * 86_400
-_LONGEST: Final = 1024
 _OPERATOR: Final = "the operator"
 """The account of whoever sees every tenant's; no tenant's name has a blank."""
 _LOOKING: Final[frozenset[Role]] = frozenset(("read",))
@@ -59,7 +58,6 @@ class Viewer:
 
     @property
     def name(self) -> str:
-        """For the record of what was decided."""
         return "console" if self.tenant is None else f"console ({self.tenant})"
 
 
@@ -76,32 +74,22 @@ _decode: Final = msgspec.json.Decoder(_Claims).decode
 
 
 class Access:
-    """Access control: from requests to viewers.
-
-    Args:
-        key: Signs cookies.
-        auth: API keys of tenants, where a server has some; each sees its own.
-        may_act: Whether those who come with the one-time token may do more than look.
-    """
+    """From requests to viewers: `auth` knows the tenants' API keys, `may_act` is for those with a one-time token."""
 
     def __init__(self, key: bytes, *, auth: Authenticator | None = None, may_act: bool = True) -> None:
-        self._key = key
+        self._signer = Signer(key, b"console/")
         self._auth = auth
         self._may_act = may_act
         self._tokens: set[str] = set()
 
     def new_token(self) -> str:
-        """Lets one browser in, once."""
+        """A token that lets one browser in, once."""
         token = secrets.token_urlsafe(24)
         self._tokens.add(token)
         return token
 
     def admit(self, token: str) -> str:
-        """The cookie for a one-time token.
-
-        Raises:
-            Refusal: 403.
-        """
+        """The cookie for a one-time token, else `Refusal` 403."""
         match = next(
             (candidate for candidate in self._tokens if hmac.compare_digest(candidate.encode(), token.encode())), None
         )
@@ -113,11 +101,7 @@ class Access:
         return self._cookie(Viewer(roles=ALL_ROLES if self._may_act else _LOOKING))
 
     async def admit_key(self, request: Request, key: str) -> str:
-        """The cookie for an API key that a request has shown.
-
-        Raises:
-            Refusal: 401, or 429.
-        """
+        """The cookie for an API key that a request has shown, else `Refusal` 401 or 429."""
         if self._auth is None:
             raise Refusal(401, "this console has no API keys; open the link that it printed")
         caller = await self._auth.caller({"x-api-key": key})
@@ -125,14 +109,10 @@ class Access:
         return self._cookie(Viewer(tenant=caller.tenant, roles=caller.roles))
 
     async def viewer(self, request: Request) -> Viewer:
-        """Sender of a request, which counts towards their rate limits, like every request with a key.
-
-        Raises:
-            Refusal: 401, 413 or 429.
-        """
+        """Sender of a request, which counts towards their rate limits, else `Refusal` 401, 413 or 429."""
         cookie = request.cookies.get(COOKIE, "")
         viewer = self._read(cookie) if cookie else None
-        if viewer is None and self._auth is not None and _has_key(request):
+        if viewer is None and self._auth is not None and {"x-api-key", "authorization"} & {*request.headers}:
             caller = await self._auth.caller(request.headers)
             viewer = Viewer(tenant=caller.tenant, roles=caller.roles)
         if viewer is None:
@@ -141,11 +121,7 @@ class Access:
         return viewer
 
     async def actor(self, request: Request, role: Role) -> Viewer:
-        """The same, of one who may do more than look.
-
-        Raises:
-            Refusal: 401 or 403.
-        """
+        """The same for a request that needs a role; `Refusal` 403 without it."""
         viewer = await self.viewer(request)
         if viewer.tenant is not None:
             Caller(viewer.tenant, viewer.roles).require(role)
@@ -154,50 +130,33 @@ class Access:
         return viewer
 
     def _cookie(self, viewer: Viewer) -> str:
-        payload = _text(_encode(_Claims(viewer.tenant, True, time.time() + COOKIE_SECONDS, viewer.roles)))
-        return f"{payload}.{self._signature(payload)}"
+        return self._signer.sign(_encode(_Claims(viewer.tenant, True, time.time() + COOKIE_SECONDS, viewer.roles)))
 
     def _read(self, cookie: str) -> Viewer | None:
-        payload, _, signature = cookie.partition(".")
-        if len(cookie) > _LONGEST or not hmac.compare_digest(signature.encode(), self._signature(payload).encode()):
-            return None
         try:
-            claims = _decode(base64.urlsafe_b64decode(payload + "=" * (-len(payload) % 4)))
+            claims = _decode(self._signer.read(cookie))
         except (ValueError, msgspec.MsgspecError):
             return None
         if claims.until < time.time():
             return None
         return Viewer(tenant=claims.tenant, roles=claims.roles if claims.may_act and self._may_act else _LOOKING)
 
-    def _signature(self, payload: str) -> str:
-        return _text(hmac.digest(self._key, b"console/" + payload.encode(), "sha256"))
-
 
 def require_visible(viewer: Viewer, history: ExecutionHistory | None, execution_id: str) -> ExecutionHistory:
-    """The record of an execution, if the viewer may see it.
-
-    Raises:
-        Refusal: 404, also where it is another tenant's: who may not see it learns nothing.
-    """
+    """The record of an execution; 404 also if it is another tenant's, so that nobody learns that it exists."""
     if history is None or viewer.tenant not in (None, history.start_record.tenant):
         raise Refusal(404, f"no execution {execution_id[:80]!r}")
     return history
 
 
 def hidden_tools(runtime: Runtime, viewer: Viewer) -> frozenset[str]:
-    """Tools that a viewer's own programs do not know of."""
     if viewer.tenant is None or not isinstance(runtime, BridgedRuntime):
         return frozenset()
     return runtime.hidden_from(viewer.tenant)
 
 
 class Guard:
-    """Before every request: its host and its origin. Behind every answer: what a browser may do with it.
-
-    Args:
-        app: Where requests go.
-        only_here: Whether the host must be this machine.
-    """
+    """Middleware that checks the host and origin of requests, and tells browsers how to treat the responses."""
 
     def __init__(self, app: ASGIApp, *, only_here: bool) -> None:
         self._app = app
@@ -216,12 +175,9 @@ class Guard:
 
         fault = _fault(scope, only_here=self._only_here)
         if fault:
-            body = msgspec.json.encode({"error": fault})
-            headers = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(body))]
-            await guarded({"type": "http.response.start", "status": 403, "headers": headers})
-            await guarded({"type": "http.response.body", "body": body})
-            return
-        await self._app(scope, receive, guarded)
+            await send_error(guarded, 403, fault)
+        else:
+            await self._app(scope, receive, guarded)
 
 
 def _fault(scope: Scope, *, only_here: bool) -> str:
@@ -234,16 +190,6 @@ def _fault(scope: Scope, *, only_here: bool) -> str:
         name: value.decode("latin-1") for name, value in headers if name in (b"host", b"origin", b"sec-fetch-site")
     }
     origin = values.get(b"origin")
-    if origin is not None and origin.partition("://")[2] != values.get(b"host"):
-        return "cross-origin requests are refused"
-    if values.get(b"sec-fetch-site", "same-origin") not in ("same-origin", "none"):
-        return "cross-origin requests are refused"
-    return ""
-
-
-def _has_key(request: Request) -> bool:
-    return "x-api-key" in request.headers or "authorization" in request.headers
-
-
-def _text(data: bytes) -> str:
-    return base64.urlsafe_b64encode(data).decode().rstrip("=")
+    is_foreign = origin is not None and origin.partition("://")[2] != values.get(b"host")
+    is_foreign = is_foreign or values.get(b"sec-fetch-site", "none") not in ("same-origin", "none")
+    return "cross-origin requests are refused" if is_foreign else ""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from contextlib import AsyncExitStack, asynccontextmanager, nullcontext, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any, Final, Literal
@@ -29,7 +29,7 @@ from toolfold.interfaces.console.access import (
     hidden_tools,
     require_visible,
 )
-from toolfold.interfaces.console.live import EventStreams, LedgerWatcher
+from toolfold.interfaces.console.live import EventStreams, LedgerWatcher, Routes
 from toolfold.interfaces.console.queries import QueryRoutes
 from toolfold.interfaces.http.access.rate_limits import Gate
 from toolfold.interfaces.http.access.tokens import load_or_create_key
@@ -39,7 +39,7 @@ from toolfold.interfaces.http.responses import json_response
 from toolfold.interfaces.http.settings import Settings
 from toolfold.interfaces.library import open_runtime
 from toolfold.interfaces.server.signals import is_loopback
-from toolfold.ledger.base import ExecutionHistory, Ledger
+from toolfold.ledger.base import Ledger
 from toolfold.ledger.open import default_path, is_shared
 from toolfold.ledger.remote_approval import DecisionStore, LedgerApproval, decision_seal, lock
 from toolfold.models import MIB, Outcome
@@ -51,11 +51,7 @@ from toolfold.tools.tool import Decision, Tool
 
 
 def open_console(config: Config, *, modules: Sequence[Tool] = (), may_act: bool = True) -> tuple[FastAPI, Ledger, str]:
-    """The app, the ledger that whoever serves it must close, and the token that lets one browser in.
-
-    Raises:
-        UsageError: The ledger is one that nobody else can write to.
-    """
+    """The app, its ledger, which the caller closes, and the token that lets one browser in."""
     ledger = ledger_of(config)
     if not ledger.is_lasting:
         raise UsageError("an in-memory ledger cannot be read by another process; name a file or a server")
@@ -69,10 +65,7 @@ def open_console(config: Config, *, modules: Sequence[Tool] = (), may_act: bool 
 
 
 def mount_console(app: FastAPI, config: Config, ledger: Ledger) -> str:
-    """Put the console beside the HTTP interface, at `/console`; the path of the link that lets one browser in.
-
-    Where tenants have keys, each signs in with its own and sees its own.
-    """
+    """Add the console at `/console`, where tenants sign in with their keys; the path of a link for the operator."""
     has_keys = bool(config.http.keys) or config.http.jwt is not None
     access = Access(_key(config, ledger), auth=app.state.auth if has_keys else None)
     only_here = is_loopback(config.http.host)
@@ -96,7 +89,7 @@ def mount_console(app: FastAPI, config: Config, ledger: Ledger) -> str:
 
 
 def _describe(app: FastAPI, console: FastAPI, prefix: str) -> None:
-    """One page for both: what the console answers is in the interface's own document."""
+    """Add the console's routes to the OpenAPI document of the server."""
     server_document = app.openapi
 
     def openapi() -> dict[str, Any]:
@@ -114,7 +107,7 @@ def _describe(app: FastAPI, console: FastAPI, prefix: str) -> None:
 
 
 def _key(config: Config, ledger: Ledger) -> bytes:
-    """Signs cookies: the same for all replicas, and after a restart."""
+    """The key that signs cookies: the same for all replicas, and after a restart."""
     if config.http.token_key is not None:
         return config.http.token_key.get_secret_value().encode()
     if is_shared(ledger):
@@ -155,15 +148,12 @@ class _Arguments(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     arguments: dict[str, Any]
 
 
-class Actions:
+class Actions(Routes):
     """The routes that change something: each needs the right to act."""
 
-    def __init__(self, ledger: Ledger, watch: LedgerWatcher, runtime: Runtime, access: Access, gate: Gate) -> None:
-        self._ledger = ledger
-        self._watch = watch
-        self._runtime = runtime
-        self._access = access
-        self._gate = gate
+    # Any: as of every route.
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
         self._reruns: set[asyncio.Task[None]] = set()
 
     async def decide(self, request: Request) -> Response:
@@ -180,41 +170,37 @@ class Actions:
         return json_response(200, {"results": [await self._apply_choice(viewer, choice) for choice in body.decisions]})
 
     async def _apply_choice(self, viewer: Viewer, choice: Choice) -> dict[str, Any]:
-        place = {"execution_id": choice.execution_id, "call_id": choice.call_id}
+        reason = await self._decide(viewer, choice)
+        result = {"execution_id": choice.execution_id, "call_id": choice.call_id, "counts": not reason}
+        return {**result, "why": reason} if reason else result
+
+    async def _decide(self, viewer: Viewer, choice: Choice) -> str:
+        """Why the choice does not count; empty if it does."""
         live = self._watch.live.get(choice.execution_id)
         if live is None or viewer.tenant not in (None, live.start_record.tenant):
-            return {**place, "counts": False, "why": "the execution has ended or does not exist"}
+            return "the execution has ended or does not exist"
         question = live.questions.get(choice.call_id)
         if question is None:
-            return {**place, "counts": False, "why": "the call is no longer pending"}
+            return "the call is no longer pending"
         if choice.epoch != live.epoch:
-            return {
-                **place,
-                "counts": False,
-                "why": "another process has taken over the program; reload and decide again",
-            }
+            return "another process has taken over the program; reload and decide again"
         if choice.digest != json_shapes.of_question(question, hidden=True)["digest"]:
-            return {**place, "counts": False, "why": "the arguments are not the ones that were shown"}
+            return "the arguments are not the ones that were shown"
         try:
             decision = Decision(
                 approved=choice.approved, reason=choice.reason, arguments=choice.arguments, covers=choice.covers,
                 by=viewer.name,
             )  # fmt: skip
         except UsageError as error:
-            return {**place, "counts": False, "why": str(error)}
-        seal = decision_seal(self._ledger)
+            return str(error)
         body = lock(
-            decision, seal, execution_id=choice.execution_id, epoch=choice.epoch, call_id=choice.call_id,
-            digest=choice.digest,
+            decision, decision_seal(self._ledger), execution_id=choice.execution_id, epoch=choice.epoch,
+            call_id=choice.call_id, digest=choice.digest,
         )  # fmt: skip
         # Every ledger of ours carries decisions.
         ledger: DecisionStore = self._ledger  # type: ignore[assignment]
         is_first = await ledger.decide(choice.execution_id, choice.epoch, choice.call_id, body)
-        return {
-            **place,
-            "counts": is_first,
-            **({} if is_first else {"why": "the call was already decided, or its program has ended"}),
-        }
+        return "" if is_first else "the call was already decided, or its program has ended"
 
     async def cancel(self, request: Request, execution_id: str) -> Response:
         """End an execution: at once if it runs here, elsewhere at its next word to the ledger."""
@@ -245,7 +231,8 @@ class Actions:
         history = require_visible(viewer, await self._ledger.load(execution_id), execution_id)
         text = (await _read(request, _Text)).text
         tool_names = {spec.name for spec in self._runtime.tools}
-        missing = sorted({record.name for record in _calls(history)} - tool_names)
+        calls = () if history.outcome is None else history.outcome.calls
+        missing = sorted({record.name for record in calls} - tool_names)
         if missing:
             names = ", ".join(map(repr, missing[:5]))
             raise Refusal(409, f"this console does not have the tools {names}; start it with the program's own config")
@@ -306,10 +293,6 @@ async def _read(request: Request, shape: type[Any]) -> Any:
         raise Refusal(400, f"invalid request body: {error}") from error
 
 
-def _calls(history: ExecutionHistory) -> list[Any]:
-    return [] if history.outcome is None else list(history.outcome.calls)
-
-
 _STATIC: Final = Path(__file__).parent / "static"
 _TYPES: Final = {
     ".html": "text/html; charset=utf-8", ".js": "text/javascript; charset=utf-8", ".css": "text/css; charset=utf-8",
@@ -327,14 +310,8 @@ def create_console(
 ) -> FastAPI:  # fmt: skip
     """An ASGI app over a runtime and its ledger.
 
-    Args:
-        runtime: Checks programs, runs them again, tries tools.
-        ledger: The one that everything is recorded in.
-        access: Who may look, and who may act.
-        only_here: Whether requests must name this machine as their host.
-        hide_arguments: Give neither arguments nor replies nor values, nor error texts, which may quote them.
-        gate: That of the server which this is a part of, and which enters and leaves the runtime; without one the app
-            does so itself, and has a gate of its own.
+    `only_here` refuses requests that do not name this machine as their host; `hide_arguments` also hides replies,
+    values and error texts. The `gate` is that of the server which enters the runtime; without one, the app does.
     """
     is_owner = gate is None
     watch = LedgerWatcher(ledger)
@@ -342,11 +319,7 @@ def create_console(
 
     @asynccontextmanager
     async def life(_: FastAPI) -> AsyncIterator[None]:
-        if is_owner:
-            async with runtime:
-                yield
-                await watch.close()
-        else:
+        async with runtime if is_owner else nullcontext():
             yield
             await watch.close()
 
@@ -360,10 +333,13 @@ def create_console(
         redoc_url=None,
         redirect_slashes=False,
     )
-    queries = QueryRoutes(ledger, watch, runtime, access, is_hidden=hide_arguments)
-    actions = Actions(ledger, watch, runtime, access, gate)
-    streams = EventStreams(ledger, watch, access, is_hidden=hide_arguments)
-    _add_api(app, queries, actions, streams)
+    parts = (ledger, watch, runtime, access, gate)
+    _add_api(
+        app,
+        QueryRoutes(*parts, is_hidden=hide_arguments),
+        Actions(*parts, is_hidden=hide_arguments),
+        EventStreams(*parts, is_hidden=hide_arguments),
+    )
     _Pages(access).add(app)
     if is_owner:
         app.add_middleware(Intakes, gate=gate, settings=_STANDALONE)
@@ -421,35 +397,31 @@ class _Pages:
 
     async def login(self, request: Request, token: str = "") -> Response:
         cookie = self._access.admit(token)
-        answer = RedirectResponse(f"{request.scope.get('root_path', '')}/", status_code=303)
-        self._set(request, answer, cookie)
-        return answer
+        response = RedirectResponse(f"{request.scope.get('root_path', '')}/", status_code=303)
+        return _with_cookie(response, request, cookie)
 
     async def login_with_key(self, request: Request) -> Response:
         key = (await request.body())[:4096].decode("utf-8", "replace").strip()
-        answer = json_response(200, {"status": "ok"})
-        self._set(request, answer, await self._access.admit_key(request, key))
-        return answer
+        cookie = await self._access.admit_key(request, key)
+        return _with_cookie(json_response(200, {"status": "ok"}), request, cookie)
 
     async def page(self) -> Response:
-        return self._static_response("index.html")
+        return await self.file("index.html")
 
     async def file(self, name: str) -> Response:
-        return self._static_response(name)
-
-    def _static_response(self, name: str) -> Response:
         body = self._files.get(name)
         if body is None:
             raise Refusal(404, "no such file")
         headers = {"Cache-Control": "no-cache"}
         return Response(body, media_type=_TYPES[Path(name).suffix], headers=headers)
 
-    def _set(self, request: Request, answer: Response, cookie: str) -> None:
-        path = request.scope.get("root_path", "") or "/"
-        is_secure = request.url.scheme == "https"
-        answer.set_cookie(
-            COOKIE, cookie, max_age=COOKIE_SECONDS, path=path, httponly=True, samesite="strict", secure=is_secure
-        )
+
+def _with_cookie(response: Response, request: Request, cookie: str) -> Response:
+    path, is_secure = request.scope.get("root_path", "") or "/", request.url.scheme == "https"
+    response.set_cookie(
+        COOKIE, cookie, max_age=COOKIE_SECONDS, path=path, httponly=True, samesite="strict", secure=is_secure
+    )
+    return response
 
 
 async def _refuse(_: Request, error: Exception) -> Response:

@@ -33,7 +33,6 @@ _encode: Final = msgspec.json.Encoder().encode
 
 
 def of_summary(summary: ExecutionSummary) -> dict[str, Json]:
-    """One row of the list."""
     # Not `asdict`, which copies every lane: for a page it would take longer than to find the rows.
     return {name: getattr(summary, name) for name in _SUMMARY}
 
@@ -106,7 +105,7 @@ def of_lost(history: ExecutionHistory, *, hidden: bool) -> list[dict[str, Json]]
 
 
 def of_history(history: ExecutionHistory, *, hidden: bool) -> dict[str, Json]:
-    """An execution but for its events."""
+    """An execution without its events."""
     start_record = history.start_record
     program = start_record.program.sent_text
     return {
@@ -134,7 +133,7 @@ def of_history(history: ExecutionHistory, *, hidden: bool) -> dict[str, Json]:
 
 
 def of_outcome(outcome: Outcome, *, hidden: bool) -> dict[str, Json]:
-    """Outcome of an execution with its output; its calls are events."""
+    """An outcome with its output; its calls are events."""
     return {
         "status": outcome.status,
         "seconds": outcome.seconds,
@@ -151,7 +150,6 @@ def of_outcome(outcome: Outcome, *, hidden: bool) -> dict[str, Json]:
 
 
 def of_problem(problem: Problem | None, *, hidden: bool = False) -> dict[str, Json] | None:
-    """Problem of a program."""
     if problem is None:
         return None
     message = _HIDDEN if hidden else problem.message
@@ -196,7 +194,6 @@ def of_call(history: ExecutionHistory, call_id: int, *, hidden: bool) -> dict[st
 
 
 def of_question(question: Moment, *, hidden: bool) -> dict[str, Json]:
-    """A call that waits for a person."""
     arguments = question.facts.get("arguments", {})
     return {
         "call_id": question.call_id,
@@ -218,7 +215,7 @@ def fold_value(value: Value) -> dict[str, Json]:
 
 
 def of_tool(spec: ToolSpec, uses: Iterable[tuple[float, ToolUse]], *, hidden: bool) -> dict[str, Json]:
-    """A tool and what was seen of it lately."""
+    """A tool and its recent uses."""
     calls = failed = 0
     seconds: list[float] = []
     errors: list[dict[str, Json]] = []

@@ -21,6 +21,7 @@ from fastapi.responses import StreamingResponse
 from toolfold.errors import ToolfoldError
 from toolfold.interfaces.console import json_shapes
 from toolfold.interfaces.console.access import Access, Viewer, require_visible
+from toolfold.interfaces.http.access.rate_limits import Gate
 from toolfold.interfaces.http.body import admit_follower
 from toolfold.ledger.base import (
     CallEntry,
@@ -34,6 +35,7 @@ from toolfold.ledger.base import (
     Story,
     first_line,
 )
+from toolfold.runtime import Runtime
 
 _log: Final = logging.getLogger(__name__)
 _MOST_OPEN: Final = 2000
@@ -61,7 +63,7 @@ class LiveExecution:
     questions: dict[int, Moment] = field(default_factory=dict)
 
     def take(self, story: Story) -> None:
-        """What was written since the last one."""
+        """Add the entries written since the last story."""
         self.state, self.epoch, self.place = story.state, story.epoch, story.place
         for entry in story.entries:
             match entry:
@@ -82,7 +84,6 @@ class LiveExecution:
         del self.bars[:-_MOST_BARS]
 
     def row(self) -> dict[str, Any]:
-        """As a row of the list, with what only a live one has."""
         start = self.start_record
         return {
             "execution_id": start.execution_id, "state": self.state, "status": "", "began_at": start.began_at,
@@ -106,19 +107,17 @@ class LedgerWatcher:
         self._is_ready = asyncio.Event()
 
     async def close(self) -> None:
-        """Follow no more."""
         if self._task is not None:
             self._task.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await self._task
 
     def begin(self) -> None:
-        """Follow from now on."""
         if self._task is None:
             self._task = asyncio.create_task(self._work())
 
     async def ready(self) -> None:
-        """What is open now is known."""
+        """Wait until the executions that are open now are known."""
         self.begin()
         await self._is_ready.wait()
 
@@ -241,14 +240,34 @@ _HEADERS: Final = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
 _encode: Final = msgspec.json.Encoder().encode
 
 
-class EventStreams:
-    """The routes that do not end."""
+class Routes:
+    """The data that all routes of the console work on."""
 
-    def __init__(self, ledger: Ledger, watch: LedgerWatcher, access: Access, *, is_hidden: bool) -> None:
+    def __init__(
+        self, ledger: Ledger, watch: LedgerWatcher, runtime: Runtime, access: Access, gate: Gate, *, is_hidden: bool
+    ) -> None:
         self._ledger = ledger
         self._watch = watch
+        self._runtime = runtime
         self._access = access
+        self._gate = gate
         self._is_hidden = is_hidden
+
+    def _figures(self, viewer: Viewer) -> dict[str, int]:
+        live = [
+            execution
+            for execution in self._watch.live.values()
+            if viewer.tenant in (None, execution.start_record.tenant)
+        ]
+        return {
+            "running": sum(execution.state == "running" for execution in live),
+            "paused": sum(execution.state == "paused" for execution in live),
+            "waiting": sum(len(execution.questions) for execution in live),
+        }
+
+
+class EventStreams(Routes):
+    """The routes that do not end."""
 
     async def of_execution(
         self, request: Request, execution_id: str, after: Annotated[int, Query(ge=0, lt=10**9)] = 0
@@ -261,12 +280,8 @@ class EventStreams:
         require_visible(viewer, await self._ledger.load(execution_id), execution_id)
         admit_follower(request)
         last_event_id = request.headers.get("last-event-id", "")
-        place = (
-            int(last_event_id)
-            if last_event_id.isascii() and last_event_id.isdigit() and len(last_event_id) < 10
-            else after
-        )
-        return _stream_response(self._events(execution_id, place))
+        is_place = last_event_id.isascii() and last_event_id.isdigit() and len(last_event_id) < 10
+        return _stream_response(self._events(execution_id, int(last_event_id) if is_place else after))
 
     async def of_all(self, request: Request) -> Response:
         """A message for each execution about which something was written, with its row; no body: read all anew."""
@@ -285,14 +300,12 @@ class EventStreams:
                 if story.entries or story.state != last_state:
                     last_state = story.state
                     events = json_shapes.of_entries(story.entries, hidden=self._is_hidden)
-                    outcome = (
-                        None if story.outcome is None else json_shapes.of_outcome(story.outcome, hidden=self._is_hidden)
-                    )
+                    outcome = story.outcome and json_shapes.of_outcome(story.outcome, hidden=self._is_hidden)
                     body = {"events": events, "state": story.state, "epoch": story.epoch, "outcome": outcome}
                     yield _message(body, id=str(place))
                 if story.state == "ended":
                     return
-                async for beat in _wait_with_heartbeats(changes):
+                async for beat in _wait_with_heartbeats(changes, set()):
                     yield beat
                 await asyncio.sleep(_STREAM_GATHER_SECONDS)
                 while not changes.empty():
@@ -303,21 +316,11 @@ class EventStreams:
             yield _message({"all": True, **self._figures(viewer)})
             while True:
                 fresh: set[str] = set()
-                try:
-                    # Not `wait_for`: in Python 3.11 that goes on after a cancellation that comes together with news.
-                    async with asyncio.timeout(_BEAT_SECONDS):
-                        fresh.add(await changes.get())
-                    while not changes.empty():
-                        fresh.add(changes.get_nowait())
-                except TimeoutError:
-                    yield b": still here\n\n"
-                    continue
-                rows = [
-                    row
-                    for row in [await self._row(execution_id, viewer) for execution_id in fresh if execution_id]
-                    if row is not None
-                ]
-                yield _message({"rows": rows, "all": "" in fresh, **self._figures(viewer)})
+                async for beat in _wait_with_heartbeats(changes, fresh):
+                    yield beat
+                rows = [await self._row(execution_id, viewer) for execution_id in fresh if execution_id]
+                body = {"rows": [row for row in rows if row is not None], "all": "" in fresh}
+                yield _message({**body, **self._figures(viewer)})
 
     async def _row(self, execution_id: str, viewer: Viewer) -> dict[str, Any] | None:
         live = self._watch.live.get(execution_id)
@@ -328,28 +331,18 @@ class EventStreams:
             row = json_shapes.of_summary(summaries[0]) if summaries else None
         return None if row is None else json_shapes.without_arguments(row, hidden=self._is_hidden)
 
-    def _figures(self, viewer: Viewer) -> dict[str, Any]:
-        live = [
-            execution
-            for execution in self._watch.live.values()
-            if viewer.tenant in (None, execution.start_record.tenant)
-        ]
-        return {
-            "running": sum(execution.state == "running" for execution in live),
-            "paused": sum(execution.state == "paused" for execution in live),
-            "waiting": sum(len(execution.questions) for execution in live),
-        }
 
-
-async def _wait_with_heartbeats(changes: asyncio.Queue[str]) -> AsyncIterator[bytes]:
-    """Wait for news of one execution, with a sign of life now and then."""
-    while True:
+async def _wait_with_heartbeats(changes: asyncio.Queue[str], fresh: set[str]) -> AsyncIterator[bytes]:
+    """Wait for changes and take all of them, with a heartbeat now and then."""
+    while not fresh:
         try:
+            # Not `wait_for`: in Python 3.11 that goes on after a cancellation that comes together with news.
             async with asyncio.timeout(_BEAT_SECONDS):
-                await changes.get()
-            return
+                fresh.add(await changes.get())
         except TimeoutError:
             yield b": still here\n\n"
+    while not changes.empty():
+        fresh.add(changes.get_nowait())
 
 
 def _stream_response(messages: AsyncIterator[bytes]) -> Response:

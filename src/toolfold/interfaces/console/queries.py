@@ -10,15 +10,14 @@ from urllib.parse import quote
 from fastapi import Query, Request, Response
 
 from toolfold.interfaces.console import json_shapes
-from toolfold.interfaces.console.access import Access, Viewer, hidden_tools, require_visible
-from toolfold.interfaces.console.live import LedgerWatcher
+from toolfold.interfaces.console.access import Viewer, hidden_tools, require_visible
+from toolfold.interfaces.console.live import Routes
 from toolfold.interfaces.http.render import Refusal
 from toolfold.interfaces.http.responses import json_response
 from toolfold.interfaces.library import BridgedRuntime
-from toolfold.ledger.base import ExecutionFilter, ExecutionHistory, Ledger
+from toolfold.ledger.base import ExecutionFilter, ExecutionHistory
 from toolfold.ledger.listing import Statistics, ToolUse
 from toolfold.models import MIB
-from toolfold.runtime import Runtime
 
 _HOUR: Final = 3600.0
 _DAY: Final = 86_400.0
@@ -28,19 +27,14 @@ _USES: Final = 3000
 _SHOWN_TYPES: Final = ("image/png", "image/jpeg", "image/gif", "image/webp", "text/plain", "text/csv")
 
 
-class QueryRoutes:
+class QueryRoutes(Routes):
     """The routes that change nothing."""
 
-    def __init__(
-        self, ledger: Ledger, watch: LedgerWatcher, runtime: Runtime, access: Access, *, is_hidden: bool
-    ) -> None:
-        self._ledger = ledger
+    # Any: as of every route.
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
         # Every ledger of ours has them; the contract of those of others need not.
-        self._statistics = cast("Statistics", ledger)
-        self._watch = watch
-        self._runtime = runtime
-        self._access = access
-        self._is_hidden = is_hidden
+        self._statistics = cast("Statistics", self._ledger)
         self._ended: OrderedDict[str, ExecutionHistory] = OrderedDict()
 
     async def executions(
@@ -118,7 +112,6 @@ class QueryRoutes:
         return json_response(200, {"approvals": self.questions(viewer), "may_act": "approve" in viewer.roles})
 
     def questions(self, viewer: Viewer) -> list[dict[str, Any]]:
-        """Questions that a viewer may see."""
         return [
             {
                 **json_shapes.of_question(call, hidden=self._is_hidden), "execution_id": live.start_record.execution_id,
@@ -133,16 +126,8 @@ class QueryRoutes:
         viewer = await self._access.viewer(request)
         await self._watch.ready()
         counts = await self._statistics.counts(time.time() - _HOUR, viewer.tenant)
-        waiting = sum(1 for _ in self._watch.waiting(viewer.tenant))
-        live = [
-            execution
-            for execution in self._watch.live.values()
-            if viewer.tenant in (None, execution.start_record.tenant)
-        ]
         return json_response(200, {
-            "running": sum(execution.state == "running" for execution in live),
-            "paused": sum(execution.state == "paused" for execution in live),
-            "waiting": waiting, "failed": counts["failed"], "recent": counts["recent"],
+            **self._figures(viewer), "failed": counts["failed"], "recent": counts["recent"],
             "may_act": viewer.roles != {"read"}, "roles": sorted(viewer.roles),
             "is_sealed": self._ledger.is_sealed, "tenant": viewer.tenant,
         })  # fmt: skip
@@ -194,7 +179,7 @@ class QueryRoutes:
         return json_response(200, {"tools": tool_bodies, "servers": status, "may_act": may_try})
 
     async def history(self, viewer: Viewer, execution_id: str) -> ExecutionHistory:
-        """The record of an execution that the viewer may see; those that have ended are kept for a while."""
+        """The record of an execution that the viewer may see; those that have ended are cached."""
         history = self._ended.get(execution_id)
         if history is None:
             history = await self._ledger.load(execution_id)

@@ -55,13 +55,12 @@ class Metrics:
         self._counts[f"toolfold_http_{name}_total", text] += amount
 
     def observe(self, name: str, value: float) -> None:
-        """One more value of a histogram."""
         name = f"toolfold_http_{name}"
         self._buckets[name][bisect_left(_BOUNDS[name], value)] += 1
         self._sums[name] += value
 
     def render(self, nodes: Sequence[NodeLoad] = (), **now: int) -> str:
-        """All of them, with the gauges that only others know, such as `paused=3`, and those of each node."""
+        """All metrics, with gauges that the caller knows, such as `paused=3`, and those of each node."""
         gauges = {f"toolfold_http_{name}": value for name, value in now.items()}
         gauges["toolfold_http_running"] = self.running
         lines = []

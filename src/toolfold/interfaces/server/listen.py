@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import errno
-import json
 import logging
 import resource
 import socket
@@ -21,6 +20,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from toolfold.errors import UsageError
+from toolfold.interfaces.server.signals import send_error
 
 # ----------------------------------------------------------------------------------------------------
 # Connections of an interface that listens: how many there are, how long each may say nothing, how slowly it may read.
@@ -40,6 +40,7 @@ _SHUTDOWN_SECONDS: Final = 2.0
 _NEW_SECONDS: Final = 1.0
 """So long a connection has just come; a client that means well sends its head meanwhile."""
 _LOG_EVERY_SECONDS: Final = 10.0
+_CLOSE: Final = (b"connection", b"close")
 _NO_ROOM: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
 
 
@@ -91,11 +92,10 @@ class Connections:
 
     @property
     def can_drop(self) -> bool:
-        """Whether there is one that only waits."""
         return bool(self._silent or self._idle)
 
     def drop_one(self) -> None:
-        """Cut one that only waits, if one does: of the silent the oldest, unless it has just come and another waits."""
+        """Cut a connection that only waits: the oldest silent one, unless it has just come and another is idle."""
         silent, came = next(iter(self._silent.items()), (None, 0.0))
         has_just_come = time.monotonic() - came < _NEW_SECONDS
         idle = next(iter(self._idle), None)
@@ -146,7 +146,6 @@ class HttpConnection(H11Protocol):
         super().connection_lost(exc)
 
     async def rest(self, seconds: float) -> bool:
-        """As `rest`, for the request that is served here."""
         resting = self._resting = self.loop.create_future()
         timer = self.loop.call_later(seconds, _settle, resting, True)
         self._connections.idle(self)
@@ -159,7 +158,6 @@ class HttpConnection(H11Protocol):
 
     @property
     def has_whole_body(self) -> bool:
-        """Whether the whole body of the current request has arrived."""
         return self._is_served() and not self.cycle.more_body
 
     def pause_writing(self) -> None:
@@ -207,7 +205,7 @@ _current: Final[ContextVar[Callable[[], HttpConnection | None]]] = ContextVar("c
 
 
 async def rest(seconds: float) -> bool:
-    """Let a request wait, on a connection that may be cut meanwhile to make room; whether it is still there."""
+    """Let a request wait, on a connection that may be cut to make room; whether it is still there."""
     connection = _current.get()()
     if seconds <= 0:
         return True
@@ -218,7 +216,7 @@ async def rest(seconds: float) -> bool:
 
 
 def has_whole_body() -> bool:
-    """Whether all of the request that is served here has come, so that nobody need wait for it."""
+    """Whether all of the current request has arrived."""
     connection = _current.get()()
     return connection is not None and connection.has_whole_body
 
@@ -238,7 +236,6 @@ class Listener:
         self._loop.add_reader(listening.fileno(), self._accept)
 
     def close(self) -> None:
-        """Accept nothing more."""
         self._again = _cancel_timer(self._again)
         if self._listening.fileno() >= 0:
             self._loop.remove_reader(self._listening.fileno())
@@ -299,16 +296,7 @@ def _cancel_timer(timer: asyncio.TimerHandle | None) -> asyncio.TimerHandle | No
 
 
 def listen(host: str, port: int, *, advice: str = "choose another port") -> socket.socket:
-    """Open the address; who connects from now on waits for the server instead of being refused.
-
-    Args:
-        host: A name or an address.
-        port: 0 takes a free one.
-        advice: What to do where the port is not free, in the words of the command.
-
-    Raises:
-        UsageError: the address cannot be used.
-    """
+    """Open the address; port 0 picks a free one, and `advice` is the next step where the port is taken."""
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
         # With its protocol named: without that asyncio does not send small answers at once.
@@ -374,7 +362,7 @@ class _StrictHttp:
             return
         names = [name for name, _ in scope["headers"]]
         if b"transfer-encoding" in names and b"content-length" in names:
-            await _refuse(send, 400, "send Content-Length or Transfer-Encoding, not both")
+            await send_error(send, 400, "send Content-Length or Transfer-Encoding, not both", _CLOSE)
             return
         is_answered = False
 
@@ -388,12 +376,5 @@ class _StrictHttp:
         except asyncio.CancelledError:
             # The server waits no longer. uvicorn would call it an internal error, in plain text.
             if not is_answered:
-                await _refuse(send, 503, "the server is stopping")
+                await send_error(send, 503, "the server is stopping", _CLOSE)
             raise
-
-
-async def _refuse(send: Send, status: int, text: str) -> None:
-    body = json.dumps({"error": text}, separators=(",", ":")).encode()
-    headers = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(body))]
-    await send({"type": "http.response.start", "status": status, "headers": [*headers, (b"connection", b"close")]})
-    await send({"type": "http.response.body", "body": body})

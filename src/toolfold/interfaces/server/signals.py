@@ -16,9 +16,17 @@ if TYPE_CHECKING:
     from starlette.types import ASGIApp, Receive, Scope, Send
 
 
+async def send_error(send: Send, status: int, text: str, *headers: tuple[bytes, bytes]) -> None:
+    """Answer a request with a JSON error, outside of any framework."""
+    body = msgspec.json.encode({"error": text})
+    usual = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(body))]
+    await send({"type": "http.response.start", "status": status, "headers": [*usual, *headers]})
+    await send({"type": "http.response.body", "body": body})
+
+
 @contextmanager
 def on_signal(stop: Callable[[], object]) -> Iterator[None]:
-    """SIGINT and SIGTERM end the work in good order: guests and bridged servers end before this process."""
+    """Call `stop` on SIGINT and SIGTERM, so that guests and bridged servers end before this process."""
     loop = asyncio.get_running_loop()
     numbers = (signal.SIGINT, signal.SIGTERM)
     for number in numbers:
@@ -61,17 +69,11 @@ def is_local_request(headers: Iterable[tuple[bytes, bytes]]) -> bool:
 
 
 class OnlyFromHere:
-    """Turns away every request that was not made to this machine, whatever its path.
-
-    Args:
-        app: Where the others go.
-        text: What is said to those turned away.
-        on_refusal: Called for each of them.
-    """
+    """Middleware that refuses every request not made to this machine, with `text`; `on_refusal` hears of each."""
 
     def __init__(self, app: ASGIApp, *, text: str, on_refusal: Callable[[], None] | None = None) -> None:
         self._app = app
-        self._body = msgspec.json.encode({"error": text})
+        self._text = text
         self._on_refusal = on_refusal
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -80,9 +82,7 @@ class OnlyFromHere:
             return
         if self._on_refusal is not None:
             self._on_refusal()
-        headers = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(self._body))]
-        await send({"type": "http.response.start", "status": 403, "headers": headers})
-        await send({"type": "http.response.body", "body": self._body})
+        await send_error(send, 403, self._text)
 
 
 def _is_loopback_authority(authority: str) -> bool:

@@ -6,9 +6,9 @@ import base64
 import hashlib
 import hmac
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from starlette.datastructures import Headers
 from starlette.requests import Request
@@ -29,14 +29,8 @@ LOCAL: Final = "local"
 """The only tenant where no key is configured."""
 
 
-class RequestHeaders(Protocol):
-    """Headers of a request, as far as they are read."""
-
-    def get(self, key: str, /) -> str | None: ...
-
-
 def headers_of(request: Request) -> dict[str, str]:
-    """The first of each name. Starlette's own mapping goes through all of them for each that is asked for."""
+    """The first value of each header; Starlette's own mapping searches all of them for each lookup."""
     return {name.decode("latin-1"): value.decode("latin-1") for name, value in reversed(request.headers.raw)}
 
 
@@ -47,13 +41,13 @@ class Caller(NamedTuple):
     roles: frozenset[Role] = ALL_ROLES
 
     def require(self, role: Role) -> None:
-        """Raises `Refusal`, 403, where the role is missing. Whoever may do anything may read."""
+        """`Refusal` 403 without the role; every caller may read."""
         if role != "read" and role not in self.roles:
             names = ", ".join(map(repr, sorted(self.roles)))
             raise Refusal(403, f"this needs a key with the role {role!r}; yours has {names}", is_contract=False)
 
     def require_for(self, body: ProgrammaticRequest) -> None:
-        """The same for what a request asks for: whoever only answers questions need not be able to run programs."""
+        """The same for a request body: answering questions takes no right to run programs."""
         if body.continuation_token is None or body.tool_results or not body.decisions:
             self.require("run")
         if body.decisions:
@@ -61,7 +55,6 @@ class Caller(NamedTuple):
 
 
 def role_for(method: str) -> Role:
-    """Role that a request needs."""
     return "read" if method in ("GET", "HEAD") else "run"
 
 
@@ -80,12 +73,8 @@ class Authenticator:
         ]
         self._jwt = None if settings.jwt is None else _jwt_verifier(settings.jwt)
 
-    async def caller(self, headers: RequestHeaders, *, key_in_body: str = "") -> Caller:
-        """Caller of a request and their rights; a signed token grants all of them.
-
-        Raises:
-            Refusal: 401, in the same words whatever was wrong.
-        """
+    async def caller(self, headers: Mapping[str, str], *, key_in_body: str = "") -> Caller:
+        """Caller of a request; a signed token grants all roles. `Refusal` 401, in the same words whatever was wrong."""
         if self._is_open:
             return Caller(LOCAL)
         credential = _credential(headers) or key_in_body
@@ -96,20 +85,15 @@ class Authenticator:
             raise Refusal(401, "missing or wrong API key", is_contract=False)
         return caller
 
-    async def tenant(self, headers: RequestHeaders) -> str:
-        """Tenant of a request.
-
-        Raises:
-            Refusal: 401.
-        """
+    async def tenant(self, headers: Mapping[str, str]) -> str:
         return (await self.caller(headers)).tenant
 
-    def tenant_of_key(self, headers: RequestHeaders) -> str:
-        """Tenant of the API key in the headers; `None` if there is none, or only a token."""
+    def tenant_of_key(self, headers: Mapping[str, str]) -> str:
+        """Tenant of the API key in the headers; empty without one."""
         credential = "" if self._is_open else _credential(headers)
         return self._caller_of_key(credential).tenant if credential else ""
 
-    def needs_body(self, headers: RequestHeaders) -> bool:
+    def needs_body(self, headers: Mapping[str, str]) -> bool:
         """Whether a key can only be in the body, where older clients put it."""
         return not self._is_open and not _credential(headers)
 
@@ -132,7 +116,7 @@ def _jwt_verifier(settings: JwtSettings) -> JwtVerifier:
     return JwtVerifier(settings)
 
 
-def _credential(headers: RequestHeaders) -> str:
+def _credential(headers: Mapping[str, str]) -> str:
     if key := headers.get("x-api-key"):
         return key
     scheme, _, value = (headers.get("authorization") or "").partition(" ")
@@ -178,17 +162,12 @@ class _Debt:
 
 
 def note_refusal(scope: Scope, status: int) -> None:
-    """The request was, though some clients are told so with a 200."""
+    """Count the request as refused, though some clients get a 200."""
     scope[_REFUSED_AS] = status
 
 
 class RefusalThrottle:
-    """How long each account has to wait.
-
-    Args:
-        per_second: Refusals of one account that are answered, once its first ones are used up.
-        clock: Seconds, for tests.
-    """
+    """How long each account has to wait: beyond the free refusals, so many are answered per second."""
 
     def __init__(self, per_second: float, clock: Callable[[], float] = time.monotonic) -> None:
         self._per_second = per_second
@@ -197,15 +176,10 @@ class RefusalThrottle:
 
     @property
     def is_idle(self) -> bool:
-        """Nobody was refused lately."""
         return not self._debts
 
-    def seconds_of(self, account: str) -> float:
-        """Until a request of the account is due."""
-        return self.count(account, 0)
-
     def count(self, account: str, refusals: float = 1.0) -> float:
-        """So many more, or less; gives the seconds until the next one is due."""
+        """Count refusals; the seconds until the next request of the account is due."""
         now = self._clock()
         debt = self._debts.setdefault(account, _Debt(0.0, now))
         debt.refusals = max(0.0, debt.refusals - (now - debt.at) * self._per_second) + refusals
@@ -231,7 +205,7 @@ class Paced:
             return
         # As good as always nobody was refused: then no key is looked at twice.
         tenant = "" if self._pace.is_idle else self._auth.tenant_of_key(Headers(scope=scope))
-        is_counted = bool(tenant) and self._pace.seconds_of(tenant) > 0
+        is_counted = bool(tenant) and self._pace.count(tenant, 0) > 0
         if is_counted and not await rest(self._pace.count(tenant)):
             return
 

@@ -24,7 +24,7 @@ class JwtVerifier:
         self._keys = SigningKeys(settings.jwks_url) if settings.jwks_url else None
 
     async def tenant(self, token: str) -> str:
-        """Tenant of a token; `None` if anything about it is wrong."""
+        """Tenant of a token; empty if anything about it is wrong."""
         settings = self._settings
         try:
             key: Any = settings.public_key
@@ -58,12 +58,7 @@ _AGAIN_SECONDS: Final = 10.0
 
 
 class SigningKeys:
-    """The keys of one issuer.
-
-    Args:
-        url: Where they are.
-        clock: Seconds, for tests.
-    """
+    """The keys of one issuer, fetched from a URL."""
 
     def __init__(self, url: str, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._client = jwt.PyJWKClient(url, cache_keys=False, cache_jwk_set=False, timeout=_TIMEOUT_SECONDS)
@@ -75,11 +70,7 @@ class SigningKeys:
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="toolfold-jwks")
 
     async def of(self, token: str) -> Any:
-        """The key that a token names.
-
-        Raises:
-            PyJWTError: there is no such key, as far as is known now.
-        """
+        """The key that a token names; raises `PyJWTError` if it is not known."""
         name = str(jwt.get_unverified_header(token).get("kid"))
         now = self._clock()
         is_stale = now - self._fetched_at >= _FRESH_SECONDS

@@ -77,11 +77,7 @@ class Gate:
         self._followers = 0
 
     def start(self, tenant: str) -> None:
-        """Count one start; the allowance fills up again over a minute.
-
-        Raises:
-            Refusal: 429, with the time until the next one is allowed.
-        """
+        """Count one start; `Refusal` 429 if the allowance, which fills up again over a minute, is used up."""
         self.expect_start(tenant)
         share = self._of(tenant)
         share.allowance -= 1
@@ -89,11 +85,7 @@ class Gate:
             raise rate_limited(5)
 
     def expect_start(self, tenant: str) -> None:
-        """A start of the tenant is on its way; counts nothing.
-
-        Raises:
-            Refusal: 429, before anything of it is read.
-        """
+        """`Refusal` 429 if the tenant may not start now; counts nothing."""
         if (seconds := self._seconds_to_start(tenant)) > 0:
             raise rate_limited(seconds)
 
@@ -107,7 +99,6 @@ class Gate:
         self._of(tenant).allowance -= 1
 
     def _seconds_to_start(self, tenant: str) -> float:
-        """Until the tenant may have another start."""
         share, per_minute = self._of(tenant), self._settings.starts_per_minute
         now = time.monotonic()
         share.allowance = min(per_minute, share.allowance + (now - share.counted_at) * per_minute / 60)
@@ -115,19 +106,11 @@ class Gate:
         return max(0.0, (1 - share.allowance) * 60 / per_minute)
 
     def turn(self, tenant: str, hangup: Hangup | None = None) -> _Turn:
-        """Hold one of the tenant's turns; gives the seconds that were waited for it.
-
-        Raises:
-            Refusal: 429 if too many wait already; 499 if `hangup` said so before the turn came.
-        """
+        """A turn to hold; 429 if too many wait already, 499 if the client hangs up before it comes."""
         return _Turn(self._of(tenant), self._settings.waiting, hangup)
 
     def enter(self, tenant: str) -> None:
-        """One more request of the tenant is here: those that run and wait, and some that are quick.
-
-        Raises:
-            Refusal: 429.
-        """
+        """Count a request of the tenant; `Refusal` 429 if it has too many."""
         share = self._of(tenant)
         most = self._settings.running + self._settings.waiting + _QUICK_REQUESTS
         if share.requests >= min(most, self._settings.max_connections // 2):
@@ -135,17 +118,12 @@ class Gate:
         share.requests += 1
 
     def leave(self, tenant: str, *, held_bytes: int) -> None:
-        """The request was answered, and its body is forgotten."""
         share = self._of(tenant)
         share.requests -= 1
         share.held_bytes -= held_bytes
 
     def follow(self, tenant: str) -> None:
-        """One more request of the tenant is answered with a stream that may never end.
-
-        Raises:
-            Refusal: 429.
-        """
+        """Count a stream that may never end; `Refusal` 429 if there are too many."""
         share, connections = self._of(tenant), self._settings.max_connections
         is_too_many = share.followers >= min(_MOST_FOLLOWERS, max(1, connections // 10))
         # Of all tenants: half of the connections are left to requests that end.
@@ -155,16 +133,11 @@ class Gate:
         self._followers += 1
 
     def unfollow(self, tenant: str) -> None:
-        """The stream has ended."""
         self._of(tenant).followers -= 1
         self._followers -= 1
 
     def hold(self, tenant: str, size: int) -> None:
-        """So many more bytes of bodies are held for the tenant.
-
-        Raises:
-            Refusal: 429; nothing was counted.
-        """
+        """Count bytes of bodies in memory; `Refusal` 429 if there are too many."""
         share = self._of(tenant)
         if share.held_bytes + size > self._settings.max_held_bytes:
             raise rate_limited(1)
@@ -172,11 +145,7 @@ class Gate:
 
     @asynccontextmanager
     async def large_body(self, tenant: str, hangup: Hangup) -> AsyncIterator[None]:
-        """Hold the turn of decoding a large body: that blocks everyone, so there is room for others behind each.
-
-        Raises:
-            Refusal: 499 if `hangup` said so before the turn came.
-        """
+        """Hold the turn of decoding a large body, which blocks everyone, so others have room behind each."""
         own, loop = self._of(tenant).large, asyncio.get_running_loop()
         async with while_connected(hangup if own.locked() or self._decoding.locked() else None):
             await own.acquire()
@@ -194,12 +163,10 @@ class Gate:
             loop.call_later(seconds * _OWN_ROOM_BEHIND, own.release)
 
     def paused(self, tenant: str, change: int) -> None:
-        """One more or one less execution of the tenant is paused."""
         self._of(tenant).paused += change
 
     @property
     def paused_now(self) -> int:
-        """Number of paused executions of all tenants."""
         return sum(share.paused for share in self._shares.values())
 
     def _of(self, tenant: str) -> _Share:
@@ -212,7 +179,7 @@ class Gate:
 
 @asynccontextmanager
 async def while_connected(hangup: Hangup | None) -> AsyncIterator[None]:
-    """Wait for something, until the client has gone; `None` costs nothing."""
+    """Cancel the body with `Refusal` 499 when the client hangs up; `None` costs nothing."""
     if hangup is None:
         yield
         return

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import binascii
 import hmac
 import os
 from pathlib import Path
@@ -34,57 +33,67 @@ class Token(msgspec.Struct, frozen=True, array_like=True):
     """Of the program's own time; tokens of older versions do not say."""
 
 
-class Tokens:
-    """Signs and reads tokens.
+class Signer:
+    """Signs payloads of one purpose, and reads those that it or another one with its key has signed."""
 
-    Args:
-        key: Of the HMAC; at least 16 bytes.
-    """
-
-    def __init__(self, key: bytes) -> None:
-        if len(key) < _KEY_BYTES // 2:
-            raise UsageError("the key for continuation tokens is shorter than 16 bytes; give a longer one")
+    def __init__(self, key: bytes, purpose: bytes = b"") -> None:
         # Copied for each: `hmac.digest` would let other threads run, and wait to get the interpreter back.
-        self._hmac = hmac.new(key, digestmod="sha256")
-        self._decoder = msgspec.json.Decoder(Token)
-        self._last: tuple[str, Token | None] = "", None
-        """One continuation reads its token several times."""
+        self._hmac = hmac.new(key, purpose, "sha256")
 
-    def sign(self, token: Token) -> str:
-        """As text for a response."""
-        payload = _text(msgspec.json.encode(token))
-        return f"{payload}.{self._signature(payload)}"
+    def sign(self, payload: bytes) -> str:
+        """The payload and its signature, as text."""
+        text = _text(payload)
+        return f"{text}.{self._signature(text)}"
 
-    def read(self, text: str) -> Token:
-        """The token, if this server or one with its key made it. Expiry is the caller's to judge."""
-        last, token = self._last
-        if token is not None and last == text:
-            return token
+    def read(self, text: str) -> bytes:
+        """The payload; raises `ValueError` unless its signature is right."""
         payload, _, signature = text.rpartition(".")
         # Compared as bytes: text that is not ASCII would raise. Nothing is parsed before the signature is right.
         is_ours = hmac.compare_digest(
             signature.encode("utf-8", "surrogatepass"), self._signature(payload[:_LONGEST]).encode()
         )
         if not is_ours or len(payload) > _LONGEST:
-            raise Refusal(400, INVALID_TOKEN)
-        try:
-            token = self._decoder.decode(base64.urlsafe_b64decode(payload + "=" * (-len(payload) % 4)))
-        except (binascii.Error, msgspec.DecodeError, ValueError) as error:
-            raise Refusal(400, INVALID_TOKEN) from error
-        self._last = text, token
-        return token
-
-    def read_for(self, text: str, tenant: str, session: str | None) -> Token:
-        """The same, if it is that tenant's, and of that session where one is named."""
-        token = self.read(text)
-        if not _is_same(token.tenant, tenant) or (session is not None and not _is_same(token.session, session)):
-            raise Refusal(400, INVALID_TOKEN)
-        return token
+            raise ValueError("wrong signature")
+        return base64.urlsafe_b64decode(payload + "=" * (-len(payload) % 4))
 
     def _signature(self, payload: str) -> str:
         signing = self._hmac.copy()
         signing.update(payload.encode("utf-8", "surrogatepass"))
         return _text(signing.digest())
+
+
+class Tokens:
+    """Signs and reads tokens, with a key of at least 16 bytes."""
+
+    def __init__(self, key: bytes) -> None:
+        if len(key) < _KEY_BYTES // 2:
+            raise UsageError("the key for continuation tokens is shorter than 16 bytes; give a longer one")
+        self._signer = Signer(key)
+        self._decoder = msgspec.json.Decoder(Token)
+        self._last: tuple[str, Token | None] = "", None
+        """One continuation reads its token several times."""
+
+    def sign(self, token: Token) -> str:
+        return self._signer.sign(msgspec.json.encode(token))
+
+    def read(self, text: str) -> Token:
+        """The token, if this server or one with its key made it. Expiry is the caller's to judge."""
+        last, token = self._last
+        if token is not None and last == text:
+            return token
+        try:
+            token = self._decoder.decode(self._signer.read(text))
+        except (msgspec.DecodeError, ValueError) as error:
+            raise Refusal(400, INVALID_TOKEN) from error
+        self._last = text, token
+        return token
+
+    def read_for(self, text: str, tenant: str, session: str | None) -> Token:
+        """The same, if it belongs to the tenant, and to the session where one is named."""
+        token = self.read(text)
+        if not _is_same(token.tenant, tenant) or (session is not None and not _is_same(token.session, session)):
+            raise Refusal(400, INVALID_TOKEN)
+        return token
 
 
 def _is_same(first: str, second: str) -> bool:
