@@ -223,44 +223,42 @@ class _Batch:
                 future.set_exception(error)
 
 
+@dataclass(frozen=True, slots=True)
 class _EpisodeRun:
     """One environment on its way."""
 
-    def __init__(
-        self, batch: _Batch, policy: Policy, number: int, environment: Environment, seed: int, turns: int
-    ) -> None:
-        self._batch = batch
-        self._policy = policy
-        self._number = number
-        self._environment = environment
-        self._seed = seed
-        self._turns = turns
+    batch: _Batch
+    policy: Policy
+    number: int
+    environment: Environment
+    seed: int
+    turns: int
 
     async def run(self, usual: Item, session: str) -> Episode:
         seed = self._derive_seed("reset")
-        first = observation = self._environment.reset(seed)
+        first = observation = self.environment.reset(seed)
         turns: tuple[Turn, ...] = ()
-        while len(turns) < self._turns and not (turns and turns[-1].is_done):
+        while len(turns) < self.turns and not (turns and turns[-1].is_done):
             turn = await self._turn(usual, session, observation, turns)
             turns, observation = (*turns, turn), turn.observation
-        self._batch.sessions.close(session)
-        return Episode(environment=self._number, seed=seed, first_observation=first, turns=turns)
+        self.batch.sessions.close(session)
+        return Episode(environment=self.number, seed=seed, first_observation=first, turns=turns)
 
     async def _turn(self, usual: Item, session: str, observation: str, turns: tuple[Turn, ...]) -> Turn:
         number = len(turns)
         turn_seed = self._derive_seed(f"policy {number}")
-        situation = Situation(environment=self._number, seed=turn_seed, observation=observation, turns=turns)
+        situation = Situation(environment=self.number, seed=turn_seed, observation=observation, turns=turns)
         # Any: a policy is the trainer's own.
-        program: Any = await self._policy(situation)
+        program: Any = await self.policy(situation)
         if not isinstance(program, str):
             raise UsageError(f"the policy gave a {type(program).__name__!r} in turn {number}; it must give a program")
         clock = None if usual.clock is None else usual.clock + number * _TURN_SECONDS
-        files = () if turns else tuple(getattr(self._environment, "files", ()))
+        files = () if turns else tuple(getattr(self.environment, "files", ()))
         item = msgspec.structs.replace(
             usual, text=program, session=session, files=files, seed=self._derive_seed(f"program {number}"), clock=clock
         )
-        outcome = await self._batch.outcome(item)
-        step = self._environment.step(outcome)
+        outcome = await self.batch.outcome(item)
+        step = self.environment.step(outcome)
         return Turn(
             program=program, outcome=outcome, observation=step.observation, reward=float(step.reward),
             is_done=bool(step.is_done),
@@ -268,7 +266,7 @@ class _EpisodeRun:
 
     def _derive_seed(self, purpose: str) -> int:
         """A seed that nobody else has: of this environment, for this purpose."""
-        text = f"{self._seed} {self._number} {purpose}"
+        text = f"{self.seed} {self.number} {purpose}"
         return int.from_bytes(hashlib.sha256(text.encode()).digest()[:4])
 
 

@@ -1,4 +1,4 @@
-"""`run_sync`: one program from code without an event loop."""
+"""Synchronous use: `run_sync`, one program from code without an event loop."""
 
 from __future__ import annotations
 
@@ -42,10 +42,16 @@ def run_sync(
         async with runtime:
             return await runtime.run(text)
 
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
+    if running_loop() is None:
         return asyncio.run(once())
     context = contextvars.copy_context()
     with ThreadPoolExecutor(max_workers=1, thread_name_prefix="toolfold-run") as threads:
         return threads.submit(context.run, asyncio.run, once()).result()
+
+
+def running_loop() -> asyncio.AbstractEventLoop | None:
+    """The event loop that calls this code, if one does."""
+    try:
+        return asyncio.get_running_loop()
+    except RuntimeError:
+        return None

@@ -26,6 +26,7 @@ from toolfold.execution.registry import Answer as AnswerPause
 from toolfold.execution.registry import Answers, drive, refuse_approvals
 from toolfold.interfaces.frameworks.program_tool import (
     ENTRY_NAME,
+    SCHEMA,
     Entry,
     ModelAnswer,
     program_text,
@@ -49,15 +50,7 @@ Item: TypeAlias = dict[str, Any]
 
 # Any: a model of the SDK, or the same as a dict.
 def as_item(value: Any, subject: str) -> Item:
-    """Read one block, definition or call.
-
-    Args:
-        value: The model or dict.
-        subject: What it is, for the error.
-
-    Raises:
-        UsageError: it is neither.
-    """
+    """A block, definition or call as a dict; `subject` names it in the error."""
     if isinstance(value, Mapping):
         return dict(value)
     if hasattr(value, "model_dump"):
@@ -113,7 +106,7 @@ class AnthropicTool:
     @property
     def tools(self) -> list[Item]:
         """For `tools=` of a request: the tool that runs programs, then all that the model may call itself."""
-        own = {"name": self.entry.name, "description": self.entry.description(), "input_schema": self.entry.schema()}
+        own = {"name": self.entry.name, "description": self.entry.description(), "input_schema": dict(SCHEMA)}
         direct = [
             {"name": name, "description": spec.description, "input_schema": dict(spec.input_schema)}
             for name, spec in self.entry.direct_tools().items()
@@ -215,40 +208,31 @@ def _require(call: Answer | None) -> Answer:
 
 
 async def _answer_direct(item: Item, call: Answer) -> Item:
-    try:
-        result = await _invoke(call, _with_caller(item))
-    # Whatever the host's own function raises is the tool's failure.
-    except Exception as error:  # noqa: BLE001
-        return as_result(item["id"], ModelAnswer(text=error_text(item["name"], error), has_failed=True))
-    if _is_result(result):
-        return {**as_item(result, "a block"), "tool_use_id": item["id"]}
-    return as_result(item["id"], render_reply(_as_reply(item["name"], result)))
+    result = await _result(_with_caller(item), call)
+    if isinstance(result, Reply):
+        return as_result(item["id"], render_reply(result))
+    return {**result, "tool_use_id": item["id"]}
 
 
 async def _reply(use: Item, call: Answer) -> Reply:
+    result = await _result(use, call)
+    return result if isinstance(result, Reply) else reply_of(result, use["name"])
+
+
+async def _result(use: Item, call: Answer) -> Item | Reply:
+    """The host's answer: its own `tool_result`, or a reply with the value or the error."""
+    name = use["name"]
     try:
-        result = await _invoke(call, use)
-    # The same.
+        result = await (call(use) if inspect.iscoroutinefunction(call) else asyncio.to_thread(call, use))
+        result = await result if inspect.isawaitable(result) else result
+    # Whatever the host's own function raises is the tool's failure.
     except Exception as error:  # noqa: BLE001
-        return Reply(call_id=0, error=error_text(use["name"], error))
-    return reply_of(as_item(result, "a block"), use["name"]) if _is_result(result) else _as_reply(use["name"], result)
-
-
-# Any: see `Answer`.
-async def _invoke(call: Answer, use: Item) -> Any:
-    if inspect.iscoroutinefunction(call):
-        return await call(use)
-    result = await asyncio.to_thread(call, use)
-    return await result if inspect.isawaitable(result) else result
-
-
-def _is_result(value: Any) -> bool:
-    return (value.get("type") if isinstance(value, dict) else getattr(value, "type", None)) == "tool_result"
-
-
-def _as_reply(name: str, value: Any) -> Reply:
+        return Reply(call_id=0, error=error_text(name, error))
+    kind = result.get("type") if isinstance(result, dict) else getattr(result, "type", None)
+    if kind == "tool_result":
+        return as_item(result, "a block")
     try:
-        return Reply(call_id=0, value=to_value(value))
+        return Reply(call_id=0, value=to_value(result))
     except ToolError as error:
         return Reply(call_id=0, error=f"{name!r} returned {error}")
 
@@ -267,11 +251,7 @@ _NESTED_ID: Final = re.compile(r"toolu_([0-9a-f]{16})_([0-9]{1,9})", re.ASCII)
 
 
 def read_tools(definitions: Sequence[Item], *, used_names: frozenset[str]) -> dict[str, ToolSpec]:
-    """The definitions that the host answers, by name; hosted tools are left out.
-
-    Raises:
-        UsageError: a definition is wrong, or its name is taken.
-    """
+    """The definitions that the host answers, by name; hosted tools are left out."""
     callers = [callers_of(definition) for definition in definitions]
     own = [
         (definition, allowed)
@@ -299,16 +279,12 @@ def definition_of(definition: Item) -> Item | None:
 
 
 def is_hosted(definition: Item) -> bool:
-    """A tool that Anthropic runs."""
+    """Whether Anthropic runs the tool."""
     return _kind(definition) not in ("", "custom")
 
 
 def callers_of(definition: Item) -> AllowedCallers:
-    """`allowed_callers` in one word.
-
-    Raises:
-        UsageError: it names a caller that there is not, or none.
-    """
+    """`allowed_callers` in one word."""
     callers = [DIRECT] if definition.get("allowed_callers") is None else list(definition["allowed_callers"])
     for caller in callers:
         if caller != DIRECT and not str(caller).startswith(_HOSTED_PREFIX):
@@ -351,11 +327,6 @@ def _spec(definition: Item, identifier: str, callers: AllowedCallers) -> ToolSpe
 
 # Any: a model of the SDK, or the same as a dict.
 def as_tool_use(block: Any) -> Item:
-    """A block that calls a tool.
-
-    Raises:
-        UsageError: it is another block.
-    """
     item = as_item(block, "a block")
     match item:
         case {"type": "tool_use", "id": str(), "name": str(), "input": dict()}:
@@ -378,7 +349,6 @@ def nested_tool_use(execution_id: str, call: Call, definition: Item, program: st
 
 
 def as_result(tool_use_id: str, answer: ModelAnswer) -> Item:
-    """What the model reads, as the answer to its block."""
     content: str | list[Item] = answer.text
     if answer.images:
         pictures = [
@@ -390,11 +360,7 @@ def as_result(tool_use_id: str, answer: ModelAnswer) -> Item:
 
 
 def replies_of(results: Sequence[Item]) -> tuple[str, list[Reply]]:
-    """The execution that these blocks belong to, and the replies in them.
-
-    Raises:
-        UsageError: they belong to none, or to several.
-    """
+    """The execution that these blocks belong to, and the replies in them."""
     replies: dict[str, list[Reply]] = {}
     for result in results:
         match = _NESTED_ID.fullmatch(str(result.get("tool_use_id")))

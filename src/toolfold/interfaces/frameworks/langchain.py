@@ -12,12 +12,14 @@ from toolfold.errors import EngineCrashed, UsageError, install_extra
 from toolfold.execution.described_files import DescribedFiles
 from toolfold.interfaces.frameworks.program_tool import (
     ENTRY_NAME,
+    SCHEMA,
     Entry,
     ModelAnswer,
     program_text,
     render_crash,
     render_outcome,
 )
+from toolfold.interfaces.sync import running_loop
 from toolfold.models import AllowedCallers, File, Limits, Outcome, ToolSpec
 from toolfold.runtime import Runtime
 from toolfold.tools.tool import Tool, python_name
@@ -53,9 +55,8 @@ def langchain_tool(
         files: In the working directory of every program; a session may change them. The model is told of their names,
             and, if they come from `await runtime.describe_files(files)`, of what is in them.
     """
-    described_files = DescribedFiles.of(files)
-    entry = Entry(runtime=runtime, name=name, session=session, limits=limits, files=described_files)
-    loop = _running_loop()
+    entry = Entry(runtime=runtime, name=name, session=session, limits=limits, files=DescribedFiles.of(files))
+    loop = running_loop()
 
     # Any: LangChain hands over what the model wrote, and does not hold it against a schema that is a dict.
     async def execute(**arguments: Any) -> tuple[Any, Outcome]:
@@ -73,14 +74,14 @@ def langchain_tool(
 
     # Any: the same.
     def execute_elsewhere(**arguments: Any) -> tuple[Any, Outcome]:
-        if loop is None or not loop.is_running() or _running_loop() is loop:
+        if loop is None or not loop.is_running() or running_loop() is loop:
             raise UsageError(f"{name!r} runs in the event loop of its runtime; call ainvoke there")
         return asyncio.run_coroutine_threadsafe(execute(**arguments), loop).result()
 
     return ProgramTool(
         name=name,
         description=entry.description(),
-        args_schema=entry.schema(),
+        args_schema=dict(SCHEMA),
         func=execute_elsewhere,
         coroutine=execute,
         response_format="content_and_artifact",
@@ -116,13 +117,6 @@ def _content(answer: ModelAnswer, *, images: bool) -> Any:
     return [{"type": "text", "text": answer.text}, *pictures]
 
 
-def _running_loop() -> asyncio.AbstractEventLoop | None:
-    try:
-        return asyncio.get_running_loop()
-    except RuntimeError:
-        return None
-
-
 # ----------------------------------------------------------------------------------------------------
 # A `StructuredTool` whose failed calls keep their artifact. Imports LangChain, so import it where that is there.
 
@@ -152,13 +146,11 @@ class ProgramTool(StructuredTool):
 
     # Any: arguments and results are LangChain's.
     def run(self, *args: Any, **options: Any) -> Any:
-        """As LangChain's."""
         with _collect_outcomes() as outcomes:
             return _with_artifact(super().run(*args, **options), outcomes)
 
     # Any: the same.
     async def arun(self, *args: Any, **options: Any) -> Any:
-        """As LangChain's."""
         with _collect_outcomes() as outcomes:
             return _with_artifact(await super().arun(*args, **options), outcomes)
 

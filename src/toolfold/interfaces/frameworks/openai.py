@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from toolfold.errors import UsageError
 from toolfold.execution.described_files import DescribedFiles
 from toolfold.interfaces.frameworks.anthropic import Item, as_item
-from toolfold.interfaces.frameworks.program_tool import ENTRY_NAME, Entry, ModelAnswer
-from toolfold.models import File, Limits, ToolSpec
+from toolfold.interfaces.frameworks.program_tool import ENTRY_NAME, SCHEMA, Entry, ModelAnswer
+from toolfold.models import File, Limits
 from toolfold.runtime import Runtime
 
 
@@ -30,9 +30,8 @@ def openai_tool(
         files: In the working directory of every program; a session may change them. The model is told of their names,
             and, if they come from `await runtime.describe_files(files)`, of what is in them.
     """
-    described_files = DescribedFiles.of(files)
     entry = Entry(
-        runtime=runtime, name=name, session=session, limits=limits, with_both=with_both, files=described_files
+        runtime=runtime, name=name, session=session, limits=limits, with_both=with_both, files=DescribedFiles.of(files)
     )
     return OpenAITool(entry, is_custom=custom)
 
@@ -52,8 +51,12 @@ class OpenAITool:
     @property
     def responses_tools(self) -> list[Item]:
         """The same for `tools=` of Responses."""
-        direct = self.entry.direct_tools()
-        return [self._definition(), *(_function(name, spec) for name, spec in direct.items())]
+        # Not strict: that mode takes only a part of JSON Schema, and tools have all of it.
+        direct = [
+            _function(name, spec.description, spec.input_schema, strict=False)
+            for name, spec in self.entry.direct_tools().items()
+        ]
+        return [self._definition(), *direct]
 
     # Any: a model of the SDK, or the same as a dict.
     async def answer(self, call: Any) -> Item:
@@ -86,24 +89,12 @@ class OpenAITool:
         name, description = self.entry.name, self.entry.description()
         if self.is_custom:
             return {"type": "custom", "name": name, "description": description}
-        return {
-            "type": "function",
-            "name": name,
-            "description": description,
-            "parameters": self.entry.schema(),
-            "strict": True,
-        }
+        return _function(name, description, SCHEMA, strict=True)
 
 
-def _function(name: str, spec: ToolSpec) -> Item:
-    # Not strict: that mode takes only a part of JSON Schema, and tools have all of it.
-    return {
-        "type": "function",
-        "name": name,
-        "description": spec.description,
-        "parameters": dict(spec.input_schema),
-        "strict": False,
-    }
+def _function(name: str, description: str, schema: Mapping[str, Any], *, strict: bool) -> Item:
+    definition = {"name": name, "description": description, "parameters": dict(schema), "strict": strict}
+    return {"type": "function", **definition}
 
 
 def _in_chat(definition: Item) -> Item:

@@ -14,7 +14,7 @@ from toolfold.errors import EngineCrashed, UsageError
 from toolfold.execution.described_files import DescribedFiles
 from toolfold.interfaces.media import describe_media, images_in
 from toolfold.interfaces.prompts import lessons, tools_text
-from toolfold.models import File, Json, Limits, Outcome, ProgramOptions, Reply, ToolSpec, Value
+from toolfold.models import Json, Limits, Outcome, ProgramOptions, Reply, ToolSpec, Value
 from toolfold.runtime import Runtime
 from toolfold.tools.learning import ToolLessons
 
@@ -35,7 +35,7 @@ class Image:
 
     @property
     def url(self) -> str:
-        """With its data in it."""
+        """A `data:` URL."""
         return f"data:{self.mime};base64,{self.base64}"
 
 
@@ -56,16 +56,15 @@ class ModelAnswer:
 def render_outcome(outcome: Outcome) -> ModelAnswer:
     """What a program printed and its value; where it did not finish, why, and what that means for a next try."""
     parts = _success(outcome) if outcome.status == "finished" else _failure(outcome)
+    files = (f"File: {file.name} ({file.mime}, {file.size} bytes)" for file in outcome.files)
     return ModelAnswer(
-        text="\n".join([*(part for part in parts if part), *lessons(outcome), *map(_file_line, outcome.files)])
-        or "(no output)",
+        text="\n".join([*(part for part in parts if part), *lessons(outcome), *files]) or "(no output)",
         images=_images(images_in(outcome.value, outcome.files)),
         has_failed=outcome.status != "finished",
     )
 
 
 def render_reply(reply: Reply) -> ModelAnswer:
-    """The reply to a direct call."""
     if reply.error is not None:
         return ModelAnswer(text=reply.error, has_failed=True)
     return ModelAnswer(text=_value_text(reply.value), images=_images(images_in(reply.value)))
@@ -108,10 +107,6 @@ def _stdout(outcome: Outcome) -> str:
     return text + TRUNCATED if outcome.stdout_cut_bytes else text
 
 
-def _file_line(file: File) -> str:
-    return f"File: {file.name} ({file.mime}, {file.size} bytes)"
-
-
 def _value_text(value: Value) -> str:
     text = value if isinstance(value, str) else json.dumps(describe_media(value), ensure_ascii=False)
     return text if len(text) <= _LONGEST_VALUE_CHARACTERS else text[:_LONGEST_VALUE_CHARACTERS] + TRUNCATED
@@ -137,22 +132,16 @@ _ONLY_HERE: Final = "The tools below can be called only in a program."
 _DIRECT: Final = "For a single call of a tool that you also have directly, call it directly."
 _CODE: Final = "The Python program. Print what you need to know; keep large results inside the program."
 
-# For the strict modes of all providers.
 SCHEMA: Final[dict[str, Json]] = {
     "type": "object",
     "properties": {"code": {"type": "string", "description": _CODE}},
     "required": ["code"],
     "additionalProperties": False,
 }
+"""Of the arguments; valid in the strict modes of all providers."""
 
 
 def rules(*, keeps_names: bool, has_both: bool) -> str:
-    """Rules for programs, as text for a model.
-
-    Args:
-        keeps_names: Programs share one session.
-        has_both: Some tools can be called directly as well.
-    """
     return " ".join([_DESCRIPTION, _PERSISTENT if keeps_names else _FRESH, _DIRECT if has_both else _ONLY_HERE])
 
 
@@ -164,17 +153,7 @@ _NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,64}", re.ASCII)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
-    """A way into one runtime.
-
-    Args:
-        runtime: Runs the programs; entered by whoever made it.
-        name: What the model calls the tool.
-        session: Keeps names and files between all programs of this entry; empty keeps nothing.
-        limits: Of each program; the runtime's own unless given.
-        with_both: Tools that may be called either way are offered directly, too.
-        outside: Tools that only the caller can answer.
-        files: In the data folder of every program, or in that of the session; the model is told of them.
-    """
+    """A way into one runtime, for any framework; `outside` are tools that only the caller can answer."""
 
     runtime: Runtime
     name: str = ENTRY_NAME
@@ -193,7 +172,7 @@ class Entry:
             raise UsageError(f"a tool is named {self.name!r} like the one that runs programs; give name=")
 
     def description(self) -> str:
-        """For the model, with the signatures of what programs may call."""
+        """The description for the model, with the signatures of what programs may call."""
         specs = [spec for spec in (*self.runtime.tools, *self.outside) if spec.source != "toolfold"]
         has_both = any(spec.allowed_callers == "both" for spec in (*self.direct_tools().values(), *self.outside))
         if not self._snapshots:
@@ -202,22 +181,16 @@ class Entry:
         rules_text = rules(keeps_names=bool(self.session), has_both=has_both)
         return "\n\n".join(part for part in (rules_text, text, self.files.text()) if part)
 
-    def schema(self) -> dict[str, Json]:
-        """Schema of the arguments, valid in the strict modes of all providers."""
-        return dict(SCHEMA)
-
     def direct_tools(self) -> dict[str, ToolSpec]:
-        """What the model may also call itself, by a name that every provider takes."""
+        """Tools that the model may also call itself, by a name that every provider takes."""
         kinds = ("direct", "both") if self.with_both else ("direct",)
         specs = [spec for spec in self.runtime.catalog.direct if spec.source != "toolfold"]
         return {_wire_name(spec): spec for spec in specs if spec.allowed_callers in kinds}
 
     async def run(self, text: str) -> Outcome:
-        """One program, to its end."""
         return await self.runtime.run(text, options=self.options())
 
     def options(self) -> ProgramOptions:
-        """Options of each program."""
         files = self.files.files_for(self.session, self.runtime.sessions)
         return ProgramOptions(files=files, limits=self.limits, session=self.session, keep_names=bool(self.session))
 
@@ -233,7 +206,6 @@ class Entry:
         return text if isinstance(text, ModelAnswer) else await self.answer_program(text)
 
     async def answer_program(self, text: str) -> ModelAnswer:
-        """What a model reads of a program's end."""
         try:
             return render_outcome(await self.run(text))
         except EngineCrashed as error:

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import json
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from toolfold.interfaces.prompts import tools_text
 from toolfold.models import ToolSpec
 
+FiveValues: TypeAlias = tuple[bool, bool, str, str, str]
+"""`(tool_parsed, tool_execute_error, observation, returned_tool_name, returned_tool_call_id)`"""
 _BEGIN: Final = re.compile(r"<tool_call>\s*<tool_name>([^<]+)</tool_name>\s*<arguments>\s*")
 _END: Final = re.compile(r"\s*</arguments>\s*</tool_call>")
 _JSON: Final = json.JSONDecoder()
@@ -55,14 +58,36 @@ def _arguments(action: str, at: int) -> tuple[dict[str, Any] | None, re.Match[st
     return arguments if isinstance(arguments, dict) else None, end
 
 
-def respond(observation: str) -> str:
-    """An observation as gem's tools give it to the model."""
-    return f"\n<tool_response>\n{observation}\n</tool_response>\n"
+class ActionTool(ABC):
+    """A tool object whose calls gem's `ToolEnvWrapper` finds in the text of an action."""
+
+    num_workers = 1
+
+    # Any: arguments and schemas are JSON.
+    @abstractmethod
+    def execute_tool(self, tool_name: str, tool_args: dict[str, Any], tool_call_id: str) -> FiveValues:
+        """Serve one call."""
+
+    @abstractmethod
+    def get_available_tools(self) -> list[dict[str, Any]]:
+        """The tools of this object, as gem's `MCPTool` lists them."""
+
+    def execute_action(self, action: str) -> tuple[bool, bool, str, str]:
+        """The same for gem's `ToolEnvWrapper`: the call is in the text of an action, and there are four values."""
+        call = parse_action(action)
+        if call is None or call.name not in [tool["name"] for tool in self.get_available_tools()]:
+            return False, True, "", ""
+        has_error, observation = True, "the arguments are not a JSON object"
+        if call.arguments is not None:
+            _, has_error, observation, _, _ = self.execute_tool(call.name, dict(call.arguments), "")
+        return True, has_error, f"\n<tool_response>\n{observation}\n</tool_response>\n", call.text
 
 
 # Any: JSON schemas.
 def instructions(title: str, definitions: Sequence[Mapping[str, Any]], example: Mapping[str, Any]) -> str:
     """How to call the tools of one object; `example` holds the arguments of a call of the first."""
+    keys = ("name", "description", "parameters")
+    functions = [{key: definition[key] for key in keys} for definition in definitions]
     return "\n".join(
         [
             f"# {title}",
@@ -77,17 +102,12 @@ def instructions(title: str, definitions: Sequence[Mapping[str, Any]], example: 
             "</tool_call>",
             "",
             "<tools>",
-            *(json.dumps({"type": "function", "function": _function(definition)}) for definition in definitions),
+            *(json.dumps({"type": "function", "function": function}) for function in functions),
             "</tools>",
         ]
     )
 
 
 def callable_tools(tools: Sequence[ToolSpec]) -> str:
-    """The signatures of what programs can call."""
     signatures = tools_text(tools, budget_characters=_BUDGET_CHARACTERS)
     return f"Programs can also call these as `tools.<name>(...)`, without `await`. {signatures}"
-
-
-def _function(definition: Mapping[str, Any]) -> dict[str, Any]:
-    return {key: definition[key] for key in ("name", "description", "parameters")}

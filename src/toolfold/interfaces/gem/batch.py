@@ -12,7 +12,7 @@ import os
 import weakref
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
@@ -123,35 +123,32 @@ async def _open_child(
         yield _LocalChild(InlinePrograms(runtime, limits=limits), asyncio.Semaphore(in_flight))
 
 
+@dataclass(frozen=True, slots=True)
 class _LocalChild:
     """Stands where the connection to a child would."""
 
-    def __init__(
-        self, programs: InlinePrograms, room: asyncio.Semaphore, seed: int | None = None, name: str = ""
-    ) -> None:
-        self._programs = programs
-        self._room = room
-        self._seed = seed
-        self._name = name
+    programs: InlinePrograms
+    room: asyncio.Semaphore
+    seed: int | None = None
+    name: str = ""
 
     def with_seed(self, seed: int, name: str) -> _LocalChild:
-        program_seed = int.from_bytes(hashlib.sha256(f"{seed} {name}".encode()).digest()[:4])
-        return _LocalChild(self._programs, self._room, program_seed, name)
+        digest = hashlib.sha256(f"{seed} {name}".encode()).digest()
+        return replace(self, seed=int.from_bytes(digest[:4]), name=name)
 
     # Any: arguments are JSON.
     async def call_tool(
         self, name: str, arguments: dict[str, Any] | None = None, *, meta: Any = None
     ) -> CallToolResult:
-        """Run a program, once there is room for it."""
         assert name == TOOL_NAME
         try:
             request = parse_request(arguments or {}, Path(meta[WORKSPACE]))
         except UsageError as error:
             return refusal_result(error)
-        if self._seed is not None:
-            request = replace(request, options=ProgramOptions(seed=self._seed, clock=CLOCK), name=self._name)
-        async with self._room:
-            text, has_failed = await self._programs.run(request, answer_current)
+        if self.seed is not None:
+            request = replace(request, options=ProgramOptions(seed=self.seed, clock=CLOCK), name=self.name)
+        async with self.room:
+            text, has_failed = await self.programs.run(request, answer_current)
         return final_result(text, has_failed=has_failed)
 
     # Any: as the SDK's client has it.

@@ -34,6 +34,8 @@ class ChildConnection:
     """Connects when it is first used, and again after the child is gone. Used from any thread."""
 
     def __init__(self, connect: Connect) -> None:
+        self.shares = 0
+        """How many tool objects share it."""
         self._connect = connect
         self._lock = threading.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -136,60 +138,45 @@ class _ClientTask:
 
 # ----------------------------------------------------------------------------------------------------
 # One child for all tool objects of a process that want the same one: starting it takes a second and 150 MB.
-#
-# Tools hold a share. The child starts with the first program of any of them, and ends with the last share.
 
 
 class ChildRunner(Protocol):
-    """A way to the child; a link of one's own, or a share of one."""
+    """A way to the child: a connection of one's own, or a share of one."""
 
     # Any: what a coroutine yields and is sent is asyncio's business.
     def run(self, work: Callable[[Child], Coroutine[Any, Any, _T]]) -> _T: ...
     def close(self) -> None: ...
 
 
-class _SharedChild:
-    def __init__(self, link: ChildConnection) -> None:
-        self.link = link
-        self.shares = 0
-
-
-_shared_children: dict[Hashable, _SharedChild] = {}
+_shared_links: dict[Hashable, ChildConnection] = {}
 _lock = threading.Lock()
 
 
 class SharedConnection:
-    """A share of the link with this key, which `make` makes if there is none. Used from any thread."""
+    """A share of the connection with this key, which ends with its last share. Used from any thread."""
 
-    def __init__(self, key: Hashable, make: Callable[[], ChildConnection]) -> None:
+    def __init__(self, key: Hashable, connect: Connect) -> None:
         self._key = key
-        self._make = make
+        self._connect = connect
         self._link: ChildConnection | None = None
 
     # Any: the same.
     def run(self, work: Callable[[Child], Coroutine[Any, Any, _T]]) -> _T:
-        """Do something with the client; blocks until it is done."""
-        return self._acquire().run(work)
+        with _lock:
+            link = self._link
+            if link is None:
+                link = self._link = _shared_links.setdefault(self._key, ChildConnection(self._connect))
+                link.shares += 1
+        return link.run(work)
 
     def close(self) -> None:
-        """Give the share back; the last one ends the child. The next use takes a new one."""
+        """Give the share back; the next use takes a new one."""
         with _lock:
             link, self._link = self._link, None
-            child = _shared_children.get(self._key)
-            if link is None or child is None or child.link is not link:
+            if link is None:
                 return
-            child.shares -= 1
-            if child.shares:
+            link.shares -= 1
+            if link.shares:
                 return
-            del _shared_children[self._key]
+            del _shared_links[self._key]
         link.close()
-
-    def _acquire(self) -> ChildConnection:
-        with _lock:
-            if self._link is None:
-                child = _shared_children.get(self._key)
-                if child is None:
-                    child = _shared_children[self._key] = _SharedChild(self._make())
-                child.shares += 1
-                self._link = child.link
-            return self._link

@@ -9,17 +9,15 @@ from pathlib import Path
 from typing import Any
 
 from toolfold.errors import ToolError, UsageError
-from toolfold.interfaces.gem.actions import instructions, parse_action, respond
-from toolfold.interfaces.gem.tool import FiveValues
+from toolfold.interfaces.gem.actions import ActionTool, FiveValues, instructions
 from toolfold.sources.functions import tool_from_function
 from toolfold.tools.values import to_value
 
 
-class LocalTools:
+class LocalTools(ActionTool):
     """Some functions under one name. `execute_tool` is itself an executor."""
 
     tool_type = "local"
-    num_workers = 1
 
     # Any: functions take and return what they like.
     def __init__(self, name: str, functions: Iterable[Callable[..., Any]]) -> None:
@@ -55,16 +53,6 @@ class LocalTools:
             return True, True, f"{type(error).__name__}: {error}", tool_name, tool_call_id
         text = value if isinstance(value, str) else json.dumps(to_value(value), ensure_ascii=False)
         return True, False, text, tool_name, tool_call_id
-
-    def execute_action(self, action: str) -> tuple[bool, bool, str, str]:
-        """The same for gem's `ToolEnvWrapper`: the call is in the text of an action, and there are four values."""
-        call = parse_action(action)
-        if call is None or call.name not in self._functions:
-            return False, True, "", ""
-        if call.arguments is None:
-            return True, True, respond("the arguments are not a JSON object"), call.text
-        _, has_error, observation, _, _ = self.execute_tool(call.name, dict(call.arguments), "")
-        return True, has_error, respond(observation), call.text
 
     def instruction_string(self) -> str:
         """What a model must know to call these tools directly."""

@@ -30,15 +30,13 @@ from toolfold.interfaces.callback.grants import ListedTool, grant_tools
 from toolfold.interfaces.callback.messages import TOOL_NAME, WORKSPACE, OpenCall, ToolReply
 from toolfold.interfaces.callback.parent import ParentTools
 from toolfold.interfaces.callback.server import TOOL
-from toolfold.interfaces.gem.actions import callable_tools, instructions, parse_action, respond
+from toolfold.interfaces.gem.actions import ActionTool, FiveValues, callable_tools, instructions
 from toolfold.interfaces.gem.child import Child, ChildConnection, ChildRunner, SharedConnection
 from toolfold.models import ToolSpec
 
 # ----------------------------------------------------------------------------------------------------
 # Calls of the user's `tool_executor`: threads in, five values out, exceptions as words.
 
-FiveValues: TypeAlias = tuple[bool, bool, str, str, str]
-"""`(tool_parsed, tool_execute_error, observation, returned_tool_name, returned_tool_call_id)`"""
 # Any: arguments are JSON.
 Executor: TypeAlias = Callable[[str, dict[str, Any], str], FiveValues | Generator[str, None, FiveValues]]
 """`executor(tool_name, tool_args, tool_call_id)`; a generator yields what its tool says while it runs."""
@@ -163,7 +161,7 @@ class ExecutesTools(Protocol):
     ) -> FiveValues | Generator[str, None, FiveValues]: ...
 
 
-class ProgrammaticToolCallingTool:
+class ProgrammaticToolCallingTool(ActionTool):
     """Runs programs in a child process; each tool call in them comes back here, to the executor.
 
     Several programs may run at once, from several threads. Each executor call has a thread of its own.
@@ -180,7 +178,6 @@ class ProgrammaticToolCallingTool:
 
     name = TOOL_NAME
     tool_type = "programmatic_tool_calling"
-    num_workers = 1
 
     def __init__(
         self,
@@ -203,8 +200,6 @@ class ProgrammaticToolCallingTool:
         if validate_on_init:
             self._validate()
 
-    # what environments call
-
     # Any: arguments are JSON.
     def execute_tool(self, tool_name: str, tool_args: dict[str, Any], tool_call_id: str) -> FiveValues:
         """Run a program to its end: gem's five values, with the outcome's JSON as the observation."""
@@ -218,17 +213,8 @@ class ProgrammaticToolCallingTool:
             result = self._link.run(lambda client: self._call(client, arguments))
         except (MCPError, OSError, RuntimeError, ExceptionGroup) as error:
             return True, True, f"{self._failure(error)}; tools may have been called", tool_name, tool_call_id
-        return True, bool(result.is_error), _text(result), tool_name, tool_call_id
-
-    def execute_action(self, action: str) -> tuple[bool, bool, str, str]:
-        """The same for gem's `ToolEnvWrapper`: the call is in the text of an action, and there are four values."""
-        call = parse_action(action)
-        if call is None or call.name != TOOL_NAME:
-            return False, True, "", ""
-        if call.arguments is None:
-            return True, True, respond("the arguments are not a JSON object"), call.text
-        _, has_error, observation, _, _ = self.execute_tool(TOOL_NAME, dict(call.arguments), "")
-        return True, has_error, respond(observation), call.text
+        text = "".join(part.text for part in result.content if isinstance(part, TextContent))
+        return True, bool(result.is_error), text, tool_name, tool_call_id
 
     def instruction_string(self) -> str:
         """What a model must know to use this tool."""
@@ -253,8 +239,6 @@ class ProgrammaticToolCallingTool:
     def close(self) -> None:
         """End the child. Also happens when this object is dropped and when Python ends."""
         self._link.close()
-
-    # its parts
 
     # Any: arguments are JSON.
     async def _call(self, client: Child, arguments: dict[str, Any]) -> CallToolResult:
@@ -327,10 +311,6 @@ class _CombinedExecutor:
         return listed
 
 
-def _text(result: CallToolResult) -> str:
-    return "".join(part.text for part in result.content if isinstance(part, TextContent))
-
-
 # ----------------------------------------------------------------------------------------------------
 # Tool objects with a child on stdio, or with one that is reached over HTTP.
 
@@ -365,7 +345,7 @@ def create_programmatic_tool_calling_tool_stdio(
     key = (engine, tuple(sorted(environment.items())))
     last_output = _last_outputs.setdefault(key, [""])
     return ProgrammaticToolCallingTool(
-        SharedConnection(key, lambda: ChildConnection(lambda: _child(engine, environment, last_output))),
+        SharedConnection(key, lambda: _child(engine, environment, last_output)),
         tool_executor=tool_executor,
         validate_on_init=validate_on_init,
         on_output=on_output,

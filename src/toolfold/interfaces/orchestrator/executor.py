@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import asyncio
-import difflib
 import functools
 import itertools
 import posixpath
@@ -33,9 +32,12 @@ from toolfold.interfaces.orchestrator.workers import (
     enter_program,
     function_map,
     record_start,
+    register,
+    suggestion,
     tool_map,
     write_stubs,
 )
+from toolfold.interfaces.sync import running_loop
 from toolfold.models import CallRecord, File, Limits, Outcome, Value
 from toolfold.runtime import Runtime
 from toolfold.tools.catalog import Catalog
@@ -107,9 +109,7 @@ class ProgrammaticToolExecutor:
 
     def register_worker(self, name: str, worker: Worker) -> None:
         """Let a worker serve a tool of this executor; it goes before one in `tool_map`."""
-        if not callable(worker):
-            raise UsageError(f"the worker for {name!r} is not callable, got {type(worker).__name__}")
-        self._workers[name] = worker
+        register(self._workers, name, worker)
 
     async def execute(
         self, code: str, *, strict: bool | None = None, files: Sequence[File] = (), limits: Limits | None = None
@@ -122,7 +122,7 @@ class ProgrammaticToolExecutor:
         self, code: str, *, strict: bool | None = None, files: Sequence[File] = (), limits: Limits | None = None
     ) -> ResultDict:
         """The same from code that is not async."""
-        if is_in_a_loop():
+        if running_loop() is not None:
             raise UsageError("an event loop is running here; use 'await executor.execute(...)'")
         return self._own_loop.run(self.execute(code, strict=strict, files=files, limits=limits))
 
@@ -158,8 +158,6 @@ class ProgrammaticToolExecutor:
     def _validate_code_safety(self, tree: ast.AST) -> None:
         """The code checks, as advice: the engine is what holds a program."""
         validate_code_safety(tree)
-
-    # programs
 
     def _inside(self, is_strict: bool, limits: Limits | None) -> Inside:
         # Weak: a context outlives its program in tasks and timers, and must not keep the executor.
@@ -239,9 +237,7 @@ async def call_tool(
     if executor is not None:
         return await executor.call_tool(tool_name, parameters, idempotency_key=idempotency_key)
     if tool_name not in tool_map and not (is_function and tool_name in function_map):
-        close = difflib.get_close_matches(tool_name, {*tool_map, *function_map}, n=1)
-        hint = f"; did you mean {close[0]!r}?" if close else ""
-        raise ToolNotFound(f"no tool {tool_name!r} at {server!r}{hint}")
+        raise ToolNotFound(f"no tool {tool_name!r} at {server!r}{suggestion(tool_name, {*tool_map, *function_map})}")
     router = _bare_routers.get((is_function, tool_name))
     if router is None:
         router = Router(Catalog([bare_tool(tool_name, is_function=is_function)]), wrappers=wrappers())
@@ -323,11 +319,7 @@ _FOLDERS: Final = ("/tmp/", "/mnt/data/")
 
 
 def validate_code_safety(tree: ast.AST) -> None:
-    """Look for `__import__`, `eval`, `exec`, `os` and its like, and files outside of the temporary folders.
-
-    Raises:
-        UsageError: naming the line and what stands there.
-    """
+    """Refuse `__import__`, `eval`, `exec`, `os` and its like, and files outside of the temporary folders."""
     for node in ast.walk(tree):
         problem = _problem(node)
         if problem:
@@ -393,7 +385,6 @@ class LoopRuntime:
         self._generator: AsyncGenerator[None, None] | None = None
 
     async def open(self) -> Runtime:
-        """The runtime, open."""
         async with self._lock:
             if self._generator is None:
                 generator = _keep_open(self._runtime)
@@ -402,7 +393,6 @@ class LoopRuntime:
         return self._runtime
 
     async def close(self) -> None:
-        """End every guest; programs that still run end with them."""
         async with self._lock:
             generator, self._generator = self._generator, None
             if generator is not None:
@@ -421,11 +411,7 @@ _T = TypeVar("_T")
 
 
 class OwnLoop:
-    """Runs one coroutine at a time and keeps its loop, with all that is open in it, for the next.
-
-    Args:
-        holds: What is open in the loop; lives until the loop has ended.
-    """
+    """Runs one coroutine at a time, and keeps its loop and `holds`, all that is open in it, for the next."""
 
     def __init__(self, holds: object) -> None:
         self._holds = holds
@@ -444,7 +430,6 @@ class OwnLoop:
 
     # Any: what a coroutine yields and is sent is asyncio's business.
     def run(self, work: Coroutine[Any, Any, _T]) -> _T:
-        """Run to the end, from any thread."""
         with self._lock:
             if self._runner is None:
                 self._runner = asyncio.Runner()
@@ -452,17 +437,8 @@ class OwnLoop:
             return self._runner.run(work)
 
 
-def is_in_a_loop() -> bool:
-    """Whether this code is called by an event loop."""
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        return False
-    return True
-
-
 def _end(runner: asyncio.Runner, holds: object) -> None:
-    if is_in_a_loop():
+    if running_loop() is not None:
         # The garbage collector may come by anywhere, and one loop cannot run within another.
         threading.Thread(target=_end, args=(runner, holds)).start()
         return

@@ -101,11 +101,23 @@ _IN_THREAD: Final = tool_from_function(_apply).call
 
 def _missing_worker(name: str, workers: Mapping[str, Worker]) -> Callable[[dict[str, Any]], Awaitable[Any]]:
     async def fail(_: dict[str, Any]) -> Any:
-        close = difflib.get_close_matches(name, {*workers, *tool_map, *function_map}, n=1)
-        hint = f"; did you mean {close[0]!r}?" if close else f"; register one with tool_map[{name!r}] = worker"
+        hint = suggestion(name, {*workers, *tool_map, *function_map})
+        hint = hint or f"; register one with tool_map[{name!r}] = worker"
         raise ToolNotFound(f"no worker for {name!r}{hint}")
 
     return fail
+
+
+def suggestion(name: str, names: Iterable[str]) -> str:
+    """The rest of an error that names what was probably meant."""
+    close = difflib.get_close_matches(name, list(names), n=1)
+    return f"; did you mean {close[0]!r}?" if close else ""
+
+
+def register(workers: MutableMapping[str, Worker], name: str, worker: Worker) -> None:
+    if not callable(worker):
+        raise UsageError(f"the worker for {name!r} is not callable, got {type(worker).__name__}")
+    workers[name] = worker
 
 
 def _program_runner(spec: ToolSpec) -> Callable[[dict[str, Any]], Awaitable[Any]]:
@@ -140,9 +152,7 @@ class MCPClientShim:
 
     def register_worker(self, name: str, worker: Worker) -> None:
         """Let a worker serve a tool."""
-        if not callable(worker):
-            raise UsageError(f"the worker for {name!r} is not callable, got {type(worker).__name__}")
-        self.tool_map[name] = worker
+        register(self.tool_map, name, worker)
 
     async def call_tool(
         self, tool_name: str, parameters: Mapping[str, Value] | None = None, *, idempotency_key: str | None = None
@@ -153,8 +163,7 @@ class MCPClientShim:
             ToolError: the tool failed, or was not called; the text says which.
         """
         if tool_name not in self.tool_map:
-            close = difflib.get_close_matches(tool_name, self.tool_map, n=1)
-            raise ToolNotFound(f"no tool {tool_name!r}" + (f"; did you mean {close[0]!r}?" if close else ""))
+            raise ToolNotFound(f"no tool {tool_name!r}{suggestion(tool_name, self.tool_map)}")
         router = self._routers.get(tool_name)
         if router is None:
             tool = bare_tool(tool_name, is_function=False, workers=self.tool_map)
@@ -188,7 +197,6 @@ class OutermostProgram:
     """Of every depth; a second attempt counts again."""
 
     def elapsed_seconds(self) -> float:
-        """Since the outermost program was given."""
         return time.perf_counter() - self.began
 
 
@@ -219,11 +227,7 @@ class Inside:
         return self.outermost.elapsed_seconds() - record.seconds if began is None else began
 
     def limits(self) -> Limits:
-        """What is left for this program.
-
-        Raises:
-            ToolRefused: nothing, or there are too many around it.
-        """
+        """The limits left for this program; `ToolRefused` if nothing is, or programs are nested too deep."""
         limits = self.outermost.limits
         if self.depth == 1:
             return limits
@@ -240,13 +244,12 @@ _current: ContextVar[Inside | None] = ContextVar("toolfold_orchestrator_inside",
 
 
 def current() -> Inside | None:
-    """The program whose call this code serves."""
     return _current.get()
 
 
 @contextmanager
 def enter_program(inside: Inside) -> Iterator[None]:
-    """Tools that are called meanwhile, also in tasks that begin meanwhile, are called by this program."""
+    """Serve calls, also in tasks started meanwhile, on behalf of this program."""
     token = _current.set(inside)
     try:
         yield
@@ -267,11 +270,7 @@ def record_start(_: Tool, rest: Handler) -> Handler:
 
 
 def count_call(name: str) -> None:
-    """Count one call of the program around here.
-
-    Raises:
-        ToolRefused: a program within a program has used up the calls of them all.
-    """
+    """Count one call of the current program; `ToolRefused` if it and its nested programs have used up theirs."""
     inside = current()
     if inside is None:
         return
@@ -284,7 +283,6 @@ def count_call(name: str) -> None:
 
 
 async def run_within(code: str) -> Any:
-    """Run a program for the program around here."""
     parent = current()
     if parent is None:
         raise ToolRefused("a program is run by an executor's program or its call_tool only")
