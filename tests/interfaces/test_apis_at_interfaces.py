@@ -2,9 +2,8 @@ import json
 
 from toolfold.config import load_config
 from toolfold.config.build import declared_tools, runtime_settings
-from toolfold.interfaces.cli.setup import local_tools
 from toolfold.interfaces.http.setup import open_app
-from toolfold.interfaces.library import open_runtime, permitted_tools
+from toolfold.interfaces.library import config_tools, open_runtime, permitted_tools
 
 OK = {"200": {"description": "ok"}}
 PATHS = {"/a": {"get": {"operationId": "op", "responses": OK}, "delete": {"operationId": "drop", "responses": OK}}}
@@ -31,7 +30,7 @@ async def test_a_config_gives_the_same_tools_and_policy_on_the_command_line_and_
     config = config_of(tmp_path)
     options = runtime_settings(config)
 
-    permitted = await permitted_tools(config, local_tools(config), options.policy)
+    permitted = await permitted_tools(config, config_tools(config), options.policy)
     library = open_runtime(config, declared_tools(config), options)
 
     assert [spec.name for spec in permitted] == ["hello", "shop_op", "fetch"]

@@ -68,11 +68,7 @@ async def from_config(
 
 
 def resolve_config(config: str | os.PathLike[str] | Config | None) -> Config:
-    """The config itself, read from a file where it is one.
-
-    Raises:
-        UsageError: there is no such file, or it has mistakes.
-    """
+    """The config, read from a file where it is a path."""
     if isinstance(config, Config):
         return config
     path = Path(config) if config is not None else find_config()
@@ -82,11 +78,7 @@ def resolve_config(config: str | os.PathLike[str] | Config | None) -> Config:
 
 
 def config_tools(config: Config) -> list[Tool]:
-    """The config's own tools: modules, and what it describes itself.
-
-    Raises:
-        UsageError: one cannot be loaded.
-    """
+    """The config's own tools: its modules, and those that it describes."""
     # Imported here: it belongs to the command line, which brings more than a library wants at its start.
     from toolfold.interfaces.cli.load_tools import load_tools  # noqa: PLC0415
 
@@ -115,15 +107,8 @@ def open_runtime(
 ) -> Runtime:
     """The runtime of an interface: with the servers of the config, if it has any that someone may call.
 
-    Args:
-        config: Its `servers` and `policies`.
-        local: Tools of the host.
-        settings: Of the runtime.
-        tenants: Patterns of the tools of servers and APIs that each tenant may call; `None` lets everyone call all.
-        make: Makes a runtime without servers.
-
-    Raises:
-        UsageError: the extra `mcp` is not installed.
+    `tenants` has patterns of the tools of servers and APIs that each tenant may call; `None` lets everyone call all.
+    `make` makes a runtime without servers.
     """
     if not config.servers:  # else a pattern may mean a tool of one that connects later
         StrayPatterns(config).warn(tool.spec for tool in local)
@@ -199,12 +184,10 @@ class BridgedRuntime(Runtime):
         return await super().resume(execution_id, *args, **options)
 
     async def settled(self, *, timeout_seconds: float) -> None:
-        """Wait until every server has connected or failed."""
         await self._bridge.settled(timeout_seconds=timeout_seconds)
 
     @property
     def servers(self) -> Sequence[ServerStatus]:
-        """How each server is doing now."""
         return self._bridge.status()
 
     def _hiding(self, options: ProgramOptions) -> ProgramOptions:
@@ -223,8 +206,6 @@ class BridgedRuntime(Runtime):
             specs = (spec for spec in self.tools if spec.name not in own)
             self._hidden[key] = frozenset(spec.name for spec in specs if not globs.match(spec))
         return self._hidden[key]
-
-    # its parts
 
     async def _wait_for_servers(self, text: str) -> None:
         late = [
@@ -246,7 +227,7 @@ class BridgedRuntime(Runtime):
         return [*with_policies(self._config, [*self._local, *bridged]), self._search_tool()]
 
     def _search_tool(self) -> Tool:
-        """Finds only what the tenant may call."""
+        """A search that finds only what the tenant may call."""
 
         async def call_within(arguments: Mapping[str, Value], context: CallContext) -> list[dict[str, Json]]:
             hidden = self.hidden_from(context.tenant)
@@ -299,16 +280,16 @@ def _bridge(config: Config, on_change: Callable[[], None]) -> Bridge | _NoServer
         raise UsageError(
             f"{error.name!r} is not installed, and the config has servers; {install_extra('mcp')}"
         ) from error
-    return Bridge(bridge_servers(config), on_change=on_change, on_sign_in=_ask_to_sign_in)
 
+    # Only logged: whoever runs this may sit at another machine.
+    def ask(server: str, url: str) -> None:
+        _log.warning("server %r asks you to sign in: %s", server, url)
 
-def _ask_to_sign_in(server: str, url: str) -> None:
-    """Only said: whoever runs this may sit at another machine."""
-    _log.warning("server %r asks you to sign in: %s", server, url)
+    return Bridge(bridge_servers(config), on_change=on_change, on_sign_in=ask)
 
 
 def _complain(bridge: Bridge | _NoServers, text: str | None = None) -> None:
-    """One line for each server that is still not there; of a program's text, for those that it mentions."""
+    """Log each server that has not connected; of those that a program's text mentions, if one is given."""
     for server in bridge.status():
         # Why one failed is in the log already.
         if server.state == "connecting" and (text is None or mentions(text, server.name)):
@@ -331,7 +312,7 @@ def mentions(text: str, server: str) -> bool:
 
 
 def without_local(bridged: Iterable[Tool], local: Collection[Tool]) -> list[Tool]:
-    """What the servers have, without what the host calls by the same name."""
+    """The servers' tools, without those that have the name of a local one."""
     own = {tool.spec.name for tool in local}
     remaining = []
     for tool in bridged:

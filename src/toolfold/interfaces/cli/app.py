@@ -10,9 +10,16 @@ import typer
 import toolfold
 from toolfold.interfaces.cli.commands.libraries import ledger_app, libraries_app
 from toolfold.interfaces.cli.commands.runs import runs_app
-from toolfold.interfaces.cli.commands.serve import serve_command
+from toolfold.interfaces.cli.commands.serve import console_command, serve_command
 from toolfold.interfaces.cli.commands.tools import tools_app
-from toolfold.interfaces.cli.options import AddressOption, ApiOption, ConfigOption, EngineOption, JsonOption
+from toolfold.interfaces.cli.options import (
+    AddressOption,
+    ApiOption,
+    ConfigOption,
+    EngineOption,
+    JsonOption,
+    ToolsOption,
+)
 from toolfold.interfaces.cli.process import Exit, complain, leave, run_guarded
 
 app = typer.Typer(
@@ -27,6 +34,7 @@ app.add_typer(runs_app, name="runs")
 app.add_typer(ledger_app, name="ledger")
 app.add_typer(libraries_app, name="libraries")
 app.command("serve")(serve_command)
+app.command("console")(console_command)
 
 
 def main() -> NoReturn:
@@ -75,10 +83,7 @@ def _run(
         str | None, typer.Argument(metavar="FILE|-", help="The program; `-` reads it from stdin.")
     ] = None,
     code: Annotated[str | None, typer.Option("-c", metavar="CODE", help="The program text, instead of FILE.")] = None,
-    tools: Annotated[
-        list[str] | None,
-        typer.Option(metavar="FILE.py|MODULE", help="A Python file or module with tools for the program. Repeatable."),
-    ] = None,
+    tools: ToolsOption = None,
     api: ApiOption = None,
     config: ConfigOption = None,
     timeout: Annotated[
@@ -167,10 +172,7 @@ def _batch(
         Path,
         typer.Option(metavar="FILE.jsonl", help="Where to write results; programs that have one are not run again."),
     ],
-    tools: Annotated[
-        list[str] | None,
-        typer.Option(metavar="FILE.py|MODULE", help="A Python file or module with tools for the programs. Repeatable."),
-    ] = None,
+    tools: ToolsOption = None,
     config: ConfigOption = None,
     timeout: Annotated[
         float | None,
@@ -249,35 +251,6 @@ def _mcp(
     from toolfold.interfaces.cli.commands.mcp import mcp_command  # noqa: PLC0415
 
     return mcp_command(config, http, import_ or [], files=file or [], callback=callback)
-
-
-@app.command("console")
-def _console(
-    config: ConfigOption = None,
-    port: Annotated[
-        int | None, typer.Option(min=0, max=65535, help="The port; 0 picks a free one. Default: 8420.")
-    ] = None,
-    ledger: Annotated[
-        str | None,
-        typer.Option(
-            metavar="PATH|URL", help="The ledger to show. Default: the config's, or the one in your state folder."
-        ),
-    ] = None,
-    tools: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="FILE.py|MODULE", help="A Python file or module with tools for rerunning programs. Repeatable."
-        ),
-    ] = None,
-    read_only: Annotated[
-        bool, typer.Option("--read-only", help="Show everything, but allow no decisions and no reruns.")
-    ] = False,
-) -> int:
-    """Open a web page that shows every program live. There you can also approve calls and rerun programs."""
-    # Imported here for the same reason.
-    from toolfold.interfaces.cli.commands.serve import console_command  # noqa: PLC0415
-
-    return console_command(config, port=port, ledger=ledger, tools=tools or [], read_only=read_only)
 
 
 @app.command("init")

@@ -9,7 +9,7 @@ import time
 import unicodedata
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeVar
 
 import msgspec
 from rich.console import Console, Group
@@ -33,7 +33,7 @@ from toolfold.ledger.base import (
     StartRecord,
 )
 from toolfold.ledger.listing import changes_of
-from toolfold.models import Call, CallRecord, File, Json, Reply
+from toolfold.models import Call, CallRecord, File, Json
 
 if TYPE_CHECKING:
     from rich.console import ConsoleOptions, RenderResult
@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from toolfold.ledger.base import Entry, Story
 
 
+_T = TypeVar("_T")
 _PIPE_WIDTH: Final = 120
 _CALL_CELLS: Final = 46
 _BAR_CELLS: Final = 24
@@ -75,7 +76,6 @@ def print_list(summaries: Sequence[ExecutionSummary], *, as_json: bool, is_filte
 
 
 def print_history(history: ExecutionHistory, *, full: bool, as_json: bool) -> int:
-    """One execution: its program, its output, its calls."""
     if as_json:
         write_json(history_as_json(history, full=full))
     else:
@@ -86,8 +86,8 @@ def print_history(history: ExecutionHistory, *, full: bool, as_json: bool) -> in
 def history_as_json(history: ExecutionHistory, *, full: bool) -> dict[str, Json]:
     """The record as JSON values; replies only with `full`."""
     start_record = history.start_record
-    replies = {entry.reply.call_id: entry.reply for entry in _reply_entries(history)}
-    calls = [call_as_json(entry.record) for entry in _reply_entries(history)]
+    replies = {entry.reply.call_id: entry.reply for entry in _entries(history, ReplyEntry)}
+    calls = [call_as_json(entry.record) for entry in _entries(history, ReplyEntry)]
     if full:
         calls = [{**call, "reply": value_as_json(replies[call["id"]].value)} for call in calls]
     return {
@@ -106,7 +106,7 @@ def history_as_json(history: ExecutionHistory, *, full: bool) -> dict[str, Json]
             {"id": call.id, "name": call.tool, "line": call.line, "arguments": value_as_json(call.arguments)}
             for call in open_calls(history)
         ],
-        "approvals": [msgspec.structs.asdict(entry) for entry in _decisions(history)],
+        "approvals": [msgspec.structs.asdict(entry) for entry in _entries(history, DecisionEntry)],
         "outcome": history.outcome.to_dict() if history.outcome is not None else None,
     }
 
@@ -116,13 +116,9 @@ def escape_controls(text: str) -> str:
     return "".join(
         character
         if character in "\n\t" or unicodedata.category(character) not in ("Cc", "Cf", "Cs")
-        else _code(character)
+        else character.encode("unicode_escape").decode("ascii")
         for character in text
     )
-
-
-def _code(letter: str) -> str:
-    return letter.encode("unicode_escape").decode("ascii")
 
 
 def _print_text(history: ExecutionHistory, *, full: bool) -> None:
@@ -139,11 +135,11 @@ def _print_text(history: ExecutionHistory, *, full: bool) -> None:
         if outcome.value is not None:
             _print_part(console, "value", _format_value(outcome.value, full=full))
         _print_part(console, "files", "\n".join(_file_lines(outcome.files)))
-    records = sorted((entry.record for entry in _reply_entries(history)), key=lambda record: record.id)
+    records = sorted((entry.record for entry in _entries(history, ReplyEntry)), key=lambda record: record.id)
     if records:
         console.print("\ncalls", style="bold")
         _print_calls(history, records, console, full=full)
-    if decisions := _decisions(history):
+    if decisions := _entries(history, DecisionEntry):
         console.print("\napprovals", style="bold")
         for line in _approvals(decisions):
             console.print(line)
@@ -179,7 +175,7 @@ def _print_part(console: Console, title: str, text: str) -> None:
 
 
 def _print_calls(history: ExecutionHistory, records: Sequence[CallRecord], console: Console, *, full: bool) -> None:
-    replies = {entry.reply.call_id: entry.reply for entry in _reply_entries(history)}
+    replies = {entry.reply.call_id: entry.reply for entry in _entries(history, ReplyEntry)}
     first = min(record.started_seconds for record in records)
     last = max(record.started_seconds + record.seconds for record in records)
     for record in records:
@@ -193,7 +189,10 @@ def _print_calls(history: ExecutionHistory, records: Sequence[CallRecord], conso
         if full:
             console.print(f"        arguments {_format_value(dict(record.arguments), full=True)}")
             reply = replies[record.id]
-            console.print(f"        {'reply' if reply.error is None else 'error'} {_answer(reply)}")
+            if reply.error is None:
+                console.print(f"        reply {_format_value(reply.value, full=True)}")
+            else:
+                console.print(f"        error {escape_controls(reply.error)}")
             for part in escape_controls(record.traceback).splitlines():
                 console.print(f"          {part}")
         elif record.error is not None:
@@ -203,7 +202,7 @@ def _print_calls(history: ExecutionHistory, records: Sequence[CallRecord], conso
 
 
 def _approvals(decisions: Sequence[DecisionEntry]) -> Iterable[str]:
-    """Each answer that was given, by whom, for what, and the further calls that were made under it."""
+    """Each decision, by whom and for what, and the further calls made under it."""
     for decision in decisions:
         if decision.under:
             continue
@@ -243,10 +242,6 @@ def _file_lines(files: Sequence[File]) -> Iterable[str]:
     return (f"  {escape_controls(file.name):<{width}}  {file.mime}  {len(file.data):,} bytes" for file in files)
 
 
-def _answer(reply: Reply) -> str:
-    return escape_controls(reply.error) if reply.error is not None else _format_value(reply.value, full=True)
-
-
 def _format_value(value: Json, *, full: bool) -> str:
     text = escape_controls(json.dumps(value_as_json(value), ensure_ascii=False))
     return text if full else shorten(text, 2000)
@@ -269,17 +264,12 @@ def _number_lines(text: str) -> str:
     return "\n".join(f"  {number:>{width}}  {line}" for number, line in enumerate(lines, 1))
 
 
-def _reply_entries(history: ExecutionHistory) -> list[ReplyEntry]:
-    return [entry for entry in history.entries if isinstance(entry, ReplyEntry)]
-
-
-def _decisions(history: ExecutionHistory) -> list[DecisionEntry]:
-    return [entry for entry in history.entries if isinstance(entry, DecisionEntry)]
+def _entries(history: ExecutionHistory, kind: type[_T]) -> list[_T]:
+    return [entry for entry in history.entries if isinstance(entry, kind)]
 
 
 def open_calls(history: ExecutionHistory) -> list[Call]:
-    """Calls that have no reply."""
-    answered_ids = {entry.reply.call_id for entry in _reply_entries(history)}
+    answered_ids = {entry.reply.call_id for entry in _entries(history, ReplyEntry)}
     return [
         entry.call for entry in history.entries if isinstance(entry, CallEntry) and entry.call.id not in answered_ids
     ]
@@ -331,7 +321,6 @@ class Waterfall:
         self._end = 0.0
 
     def take(self, story: Story) -> None:
-        """Add what was recorded since the last story."""
         for entry in story.entries:
             self._note(entry)
         self._state = story.state
@@ -360,11 +349,9 @@ class Waterfall:
 
     @property
     def is_over(self) -> bool:
-        """Whether the execution has ended."""
         return self._state not in ("running", "paused")
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        """The head, the lanes, what is open, and the last lines that were printed."""
         now = self._end if self.is_over else max(self._end, time.time() - self._start_record.began_at)
         lanes = _lanes(self._bars.values(), now)
         width = max(20, options.max_width - 1)

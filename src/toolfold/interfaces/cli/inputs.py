@@ -16,6 +16,7 @@ from toolfold.errors import UsageError
 from toolfold.models import MIB, File, Limits, ProgramOptions
 
 _LONGEST_TIMEOUT_SECONDS: Final = 86_400
+_BINARY: Final = "application/octet-stream"
 _PRINTED_BYTES: Final = 8 * MIB
 
 
@@ -44,7 +45,7 @@ def read_files(paths: Sequence[Path], limits: Limits) -> tuple[File, ...]:
             raise UsageError(
                 f"file {str(path)!r} does not fit: the data folder holds {limits.data_bytes} bytes in total"
             )
-        files[path.name] = File(name=path.name, data=data, mime=_mime(path.name))
+        files[path.name] = File(name=path.name, data=data, mime=mimetypes.guess_type(path.name)[0] or _BINARY)
     return tuple(files.values())
 
 
@@ -119,10 +120,6 @@ def _read(path: Path, size: int, kind: str) -> bytes:
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else str(error)
         raise UsageError(f"{kind} {str(path)!r} cannot be read: {reason}") from error
-
-
-def _mime(name: str) -> str:
-    return mimetypes.guess_type(name)[0] or "application/octet-stream"
 
 
 # ----------------------------------------------------------------------------------------------------

@@ -5,9 +5,8 @@ import inspect
 import os
 import sys
 import traceback
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from types import ModuleType
-from typing import Any
 
 from toolfold.errors import ToolfoldError, UsageError
 from toolfold.sources import functions
@@ -42,27 +41,23 @@ def load_apis(specs: Sequence[str]) -> list[Tool]:
 
 
 def _tools_in(module: ModuleType, source: str) -> Iterator[Tool]:
-    candidates = [candidate for candidate in vars(module).values() if _is_marked(candidate)] or list(
-        _public_functions(module)
-    )
+    # Not `hasattr`: a tools file may hold objects that answer to every name.
+    marked = [
+        value
+        for value in vars(module).values()
+        if isinstance(value, Tool) or "__toolfold_tool__" in getattr(value, "__dict__", ())
+    ]
+    public = [
+        value
+        for name, value in vars(module).items()
+        if inspect.isfunction(value) and value.__module__ == module.__name__ and not name.startswith("_")
+    ]
     # By identity: two names may be bound to one tool.
-    for candidate in {id(candidate): candidate for candidate in candidates}.values():
+    for candidate in {id(candidate): candidate for candidate in marked or public}.values():
         try:
             yield as_tool(candidate)
         except ToolfoldError as error:
             raise UsageError(f"in tools {source!r}{_line_of(candidate)}: {error}") from error
-
-
-def _is_marked(value: object) -> bool:
-    # Not `hasattr`: a tools file may hold objects that answer to every name.
-    return isinstance(value, Tool) or "__toolfold_tool__" in getattr(value, "__dict__", ())
-
-
-# Any: a tool may take and return whatever its author wrote.
-def _public_functions(module: ModuleType) -> Iterator[Callable[..., Any]]:
-    for name, value in vars(module).items():
-        if inspect.isfunction(value) and value.__module__ == module.__name__ and not name.startswith("_"):
-            yield value
 
 
 def _import(source: str) -> ModuleType:

@@ -41,6 +41,10 @@ EngineOption = Annotated[
         f"Default: the config's, or {DEFAULT_ENGINE}.",
     ),
 ]
+ToolsOption = Annotated[
+    list[str] | None,
+    typer.Option("--tools", metavar="FILE.py|MODULE", help="A Python file or module with tools. Repeatable."),
+]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print the result as one JSON document.")]
 AddressOption = Annotated[
     str | None,

@@ -20,14 +20,9 @@ _SHOWN_FILES: Final = 3
 
 
 def print_text(outcome: Outcome) -> None:
-    """The program's stdout and nothing else on stdout; all that we have to say on stderr."""
+    """The program's stdout on stdout, everything else on stderr."""
     write(sys.stdout, outcome.stdout)
     write(sys.stderr, "".join(_notes(outcome)))
-
-
-def print_json(outcome: Outcome) -> None:
-    """Every field of the outcome; files without their data, bytes as `{"base64": ...}`."""
-    write_json(outcome.to_dict())
 
 
 def call_line(record: CallRecord) -> str:
@@ -76,7 +71,6 @@ def _notes(outcome: Outcome) -> list[str]:
 
 
 def shorten(text: str, length: int) -> str:
-    """At most so many characters, with a sign where some are missing."""
     return text if len(text) <= length else text[: length - 1] + "…"
 
 

@@ -37,11 +37,7 @@ _DEFAULT_CHOICES: Final = {"engine": DEFAULT_ENGINE, "isolation": "namespace"}
 
 
 def nearest_config(path: Path | None = None) -> Config | None:
-    """The config that the command line names, else the nearest from here upwards, else none.
-
-    Raises:
-        UsageError: it cannot be read, or has mistakes.
-    """
+    """The config that the command line names, else the nearest from here upwards, else none."""
     logging.basicConfig(stream=sys.stderr, level=logging.WARNING, format="toolfold: %(message)s")
     # Imported here: a config's models take a third of a second, and most commands have none.
     from toolfold.config.find import find_config  # noqa: PLC0415
@@ -86,7 +82,7 @@ def choose_engine(
 
 
 def runtime_factory(config: Config | None, text: str, make: Callable[..., Runtime]) -> RuntimeFactory:
-    """Makes a runtime for one program, with all that the config says of it; what the caller says counts more."""
+    """Makes a runtime for one program from the config; the caller's settings take precedence."""
     # Imported here for the same reason.
     from toolfold.execution.request import RuntimeSettings, change_settings  # noqa: PLC0415
 
@@ -94,13 +90,13 @@ def runtime_factory(config: Config | None, text: str, make: Callable[..., Runtim
         return lambda *, tools, **changes: make(tools=tools, settings=RuntimeSettings(**changes))
     # Imported here for the same reason.
     from toolfold.config.build import approval_of, runtime_settings  # noqa: PLC0415
-    from toolfold.interfaces.library import may_call_servers, open_runtime  # noqa: PLC0415
+    from toolfold.interfaces.library import config_tools, may_call_servers, open_runtime  # noqa: PLC0415
 
     # No server is started for a program that cannot call one.
     tenants: dict[str, Sequence[str]] | None = None if may_call_servers(text) else {}
 
     def build(*, tools: Sequence[Tool], **changes: Unpack[SettingsKeywords]) -> Runtime:
-        local = [*tools, *local_tools(config)]
+        local = [*tools, *config_tools(config)]
         if changes.get("approve") is None:
             # cast: commands open their ledgers themselves.
             changes["approve"] = approval_of(config, cast("Ledger", changes["ledger"]))
@@ -108,15 +104,6 @@ def runtime_factory(config: Config | None, text: str, make: Callable[..., Runtim
         return open_runtime(config, local, settings, tenants=tenants, make=make)
 
     return build
-
-
-def local_tools(config: Config) -> list[Tool]:
-    """The config's own tools: modules, and what it describes itself."""
-    # Imported here for the same reason.
-    from toolfold.config.build import declared_tools, module_sources  # noqa: PLC0415
-    from toolfold.interfaces.cli.load_tools import load_tools  # noqa: PLC0415
-
-    return [*load_tools(module_sources(config)), *declared_tools(config)]
 
 
 # ----------------------------------------------------------------------------------------------------

@@ -19,25 +19,20 @@ if TYPE_CHECKING:
     from rich.live import Live
 
     from toolfold.execution.output import Part
-    from toolfold.execution.registry import BackgroundExecution
     from toolfold.interfaces.cli.history import Waterfall
     from toolfold.ledger.base import Ledger
     from toolfold.runtime import Runtime
 
 
 class OutputPrinter:
-    """Writes parts of the output where they belong, each part once.
-
-    Args:
-        stdout: The handle that the program's output goes to.
-    """
+    """Writes parts of the output where they belong, each part once; `stdout` is a file descriptor."""
 
     def __init__(self, stdout: int) -> None:
         self._handles = {"stdout": stdout, "stderr": 2}
         self._offsets = {"stdout": 0, "stderr": 0}
 
     def add(self, stream: str, text: str, place: int) -> None:
-        """Text that begins at a place of its stream, in characters; what is known of it already is left out."""
+        """Write text that begins at this place of its stream, in characters, but for the part already written."""
         overlap = self._offsets[stream] - place
         if overlap < 0 or overlap >= len(text):
             return
@@ -56,7 +51,6 @@ class OutputPrinter:
 
 
 def is_live(stdout: int, *, as_json: bool) -> bool:
-    """Whether a person looks at what the program prints."""
     return not as_json and os.isatty(stdout)
 
 
@@ -67,7 +61,8 @@ async def run_and_show(runtime: Runtime, ledger: Ledger, text: str, stdout: int,
     print_task = asyncio.ensure_future(_print_parts(execution.output(), printer))
     draw_task = asyncio.ensure_future(draw(ledger, execution.id)) if can_draw() else None
     try:
-        outcome = await _end_of(execution)
+        outcome = await execution.wait()
+        assert isinstance(outcome, Outcome), "whoever approves is asked here, and no tool is the caller's"
         await print_task
     except asyncio.CancelledError:
         await execution.cancel()
@@ -78,12 +73,6 @@ async def run_and_show(runtime: Runtime, ledger: Ledger, text: str, stdout: int,
             draw_task.cancel()
             await asyncio.wait([draw_task])
     return printer.rest_of(outcome)
-
-
-async def _end_of(execution: BackgroundExecution) -> Outcome:
-    step = await execution.wait()
-    assert isinstance(step, Outcome), "whoever approves is asked here, and no tool is the caller's"
-    return step
 
 
 async def _print_parts(parts: AsyncIterator[Part], printer: OutputPrinter) -> None:
@@ -100,19 +89,11 @@ _FRAME_SECONDS: Final = 0.125
 
 
 def can_draw() -> bool:
-    """Whether somebody sees a drawing."""
     return sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
 
 
 async def draw(ledger: Ledger, execution_id: str) -> None:
     """Draw an execution once it has run for two seconds, until this is cancelled."""
-    try:
-        await _draw(ledger, execution_id)
-    finally:
-        drawing_area.clear()
-
-
-async def _draw(ledger: Ledger, execution_id: str) -> None:
     await asyncio.sleep(_LONG_SECONDS)
     # In a thread: it takes longer than the program should wait for a reply.
     await asyncio.to_thread(importlib.import_module, "toolfold.interfaces.cli.history")
@@ -129,11 +110,14 @@ async def _draw(ledger: Ledger, execution_id: str) -> None:
         waterfall = Waterfall(history.start_record, page_of(ledger, execution_id), shows_output=False)
         frames = _Frames(waterfall, Console(stderr=True, highlight=False))
         place = 0
-        while story := await ledger.story(execution_id, after=place):
-            place = story.place
-            waterfall.take(story)
-            frames.next()
-            await asyncio.sleep(_FRAME_SECONDS)
+        try:
+            while story := await ledger.story(execution_id, after=place):
+                place = story.place
+                waterfall.take(story)
+                frames.next()
+                await asyncio.sleep(_FRAME_SECONDS)
+        finally:
+            drawing_area.clear()
 
 
 class _Frames:
@@ -145,7 +129,6 @@ class _Frames:
         self._live: Live | None = None
 
     def next(self) -> None:
-        """Draw it as it is now, unless somebody else has the terminal."""
         if not drawing_area.is_free:
             return
         if self._live is not None and self._live.is_started:
@@ -173,26 +156,25 @@ class DrawingArea:
 
     @property
     def is_free(self) -> bool:
-        """Nobody is being asked something there, and the cursor stands at the beginning of a line."""
+        """No question is open, and the cursor is at the beginning of a line."""
         return not self._reservations and self._is_at_start
 
-    def register(self, clear: Callable[[], None] | None) -> None:
-        """There is a drawing now, which this takes away; `None`: there is none."""
+    def register(self, clear: Callable[[], None]) -> None:
+        """Set the function that removes the drawing."""
         self._clear = clear
 
     def clear(self) -> None:
-        """Before anything is written."""
+        """Remove the drawing, before anything is written."""
         if self._clear is not None:
             clear, self._clear = self._clear, None
             clear()
 
     def note_output(self, text: str) -> None:
-        """The program printed this."""
         self._is_at_start = text.endswith("\n")
 
     @contextmanager
     def reserve(self) -> Iterator[None]:
-        """Nothing is drawn while somebody reads a question and types."""
+        """Draw nothing while a question is being answered."""
         self.clear()
         self._reservations += 1
         try:

@@ -3,24 +3,26 @@
 import asyncio
 from collections.abc import Sequence
 from dataclasses import asdict, replace
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from rich.console import Console
 from rich.text import Text
 
-from toolfold.config import Config, find_config, load_config
 from toolfold.engines.process.doctor import NOT_TRIED, Diagnosis, Finding, examine
 from toolfold.interfaces.cli.output import write_json
 from toolfold.interfaces.cli.process import Exit
+from toolfold.interfaces.cli.setup import nearest_config
 from toolfold.models import Isolation
+
+if TYPE_CHECKING:
+    from toolfold.config import Config
 
 _REPEATED: Final = "same as above"
 
 
 def diagnose(*, as_json: bool, required: Isolation) -> int:
     """Examine, print, and say through the exit code whether the required tier is available."""
-    path = find_config()
-    config = load_config(path) if path is not None else None
+    config = nearest_config()
     diagnosis = asyncio.run(examine(required, host_libraries=config is not None and config.libraries.host))
     if config is not None:
         diagnosis = replace(diagnosis, library_sets=_library_sets(config))
@@ -31,7 +33,7 @@ def diagnose(*, as_json: bool, required: Isolation) -> int:
     return Exit.FINISHED if diagnosis.ok else Exit.NO_ISOLATION
 
 
-def _library_sets(config: Config) -> dict[str, str]:
+def _library_sets(config: "Config") -> dict[str, str]:
     if not config.libraries.packages and not config.libraries.sets:
         return {}
     # Imported here: most configs have none.
@@ -47,9 +49,8 @@ def diagnose_cluster(address: str | None, *, as_json: bool, required: Isolation)
     # Imported here: Ray is an extra, and this machine is examined without it.
     from toolfold.engines.ray.cluster import examine_nodes  # noqa: PLC0415
 
-    path = find_config()
-    configured_address = load_config(path).ray.address if path is not None else "auto"
-    diagnoses = examine_nodes(address or configured_address, required)
+    config = nearest_config()
+    diagnoses = examine_nodes(address or ("auto" if config is None else config.ray.address), required)
     if as_json:
         write_json({
             node: {"error": diagnosis} if isinstance(diagnosis, str) else asdict(diagnosis)

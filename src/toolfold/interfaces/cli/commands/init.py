@@ -53,7 +53,7 @@ execution:
 
 
 def init_command(folder: Path, *, force: bool = False, as_json: bool = False) -> int:
-    """Write the file, and say what is in it, what is not, what was replaced, and what must be set."""
+    """Write the file, and report its servers, what was left out or replaced, and which variables to set."""
     path = folder / FILE_NAME
     servers, left_out = _servers(folder)
     text = config_text(servers)
@@ -65,7 +65,7 @@ def init_command(folder: Path, *, force: bool = False, as_json: bool = False) ->
     backup = _back_up(path) if path.exists() and (force or (not as_json and _may_replace(path))) else None
     try:
         # May hold an address or a path that is nobody else's business.
-        with open(path, "x", encoding="utf-8", opener=_private) as file:
+        with open(path, "x", encoding="utf-8", opener=lambda name, flags: os.open(name, flags, 0o600)) as file:
             file.write(text)
     except FileExistsError:
         raise UsageError(f"{display_path(path)!r} already exists; edit it, or replace it with --force") from None
@@ -132,7 +132,6 @@ def _tell_empty(path: Path, folder: Path) -> None:
 
 
 def _may_replace(path: Path) -> bool:
-    """Ask, where somebody is there to answer."""
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         return False
     return typer.confirm(f"{display_path(path)} exists; replace it and keep the old one as {path.name}.bak?")
@@ -149,7 +148,6 @@ def _back_up(path: Path) -> Path:
 
 
 def config_text(servers: Sequence[ServerEntry]) -> str:
-    """The file's text."""
     head = _HEAD.format(schema=Path(toolfold.__file__).with_name("config.schema.json").as_uri())
     if not servers:
         return head + _NO_SERVERS + _TAIL
@@ -190,7 +188,7 @@ _Dumper.add_representer(str, _represent)
 
 
 def _servers(folder: Path) -> tuple[list[ServerEntry], list[str]]:
-    """Each server once, the nearest file first; and what could not be read or used."""
+    """Each server once, the nearest file first, and the reasons for those left out."""
     servers_by_name: dict[str, ClientServer] = {}
     left_out = []
     for path in client_files(folder):
@@ -214,7 +212,7 @@ def _servers(folder: Path) -> tuple[list[ServerEntry], list[str]]:
 
 
 def _drop_namesakes(servers_by_name: dict[str, ClientServer]) -> list[str]:
-    """Take out servers whose tools another one has the names for already; what to say of them."""
+    """Remove servers whose tools would have the names of another's, and say so."""
     messages, first = [], dict[str, str]()
     for name, server in list(servers_by_name.items()):
         other = first.setdefault(plain_name(name), name)
@@ -222,7 +220,3 @@ def _drop_namesakes(servers_by_name: dict[str, ClientServer]) -> list[str]:
             messages.append(f"{server.place}: tools of {other!r} would have the same names; rename one of the two")
             del servers_by_name[name]
     return messages
-
-
-def _private(path: str, flags: int) -> int:
-    return os.open(path, flags, 0o600)

@@ -150,7 +150,7 @@ def _try_preload(config: Config, installed_set: InstalledSet) -> None:
 
 
 async def _import_all(config: Config, installed_set: InstalledSet) -> dict[str, str]:
-    """Why each module of the packages that were asked for cannot be imported; empty if it can."""
+    """The error of each requested module that cannot be imported; empty if it can."""
     problems = await _run(config, installed_set, [f"import {module}" for module in installed_set.offers])
     return dict(zip(installed_set.offers, problems, strict=True))
 

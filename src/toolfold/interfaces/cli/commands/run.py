@@ -203,10 +203,10 @@ def show_call(*, always: bool = False) -> Callable[[CallRecord], None] | None:
 
 def finish(outcome: Outcome, options: RunOptions) -> int:
     # Imported here for the same reason.
-    from toolfold.interfaces.cli.output import print_json, print_text, unsaved_line  # noqa: PLC0415
+    from toolfold.interfaces.cli.output import print_text, unsaved_line, write_json  # noqa: PLC0415
 
     if options.as_json:
-        print_json(outcome)
+        write_json(outcome.to_dict())
     else:
         print_text(outcome)
     if os.environ.get("TOOLFOLD_DEBUG"):

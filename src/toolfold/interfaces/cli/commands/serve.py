@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import socket
 import sys
-from contextlib import ExitStack
+from collections.abc import Sequence
+from contextlib import AsyncExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
 from toolfold.errors import UsageError, install_extra
-from toolfold.interfaces.cli.options import ConfigOption
+from toolfold.interfaces.cli.options import ConfigOption, ToolsOption
 from toolfold.interfaces.cli.setup import nearest_config
 
 if TYPE_CHECKING:
     from toolfold.config import Config
+    from toolfold.tools.tool import Tool
 
 
 def serve_command(
@@ -43,84 +44,76 @@ def serve_command(
     console: Annotated[bool, typer.Option("--console", help="Also serve the console at /console.")] = False,
 ) -> int:
     """Serve programs over HTTP, for LibreChat and other clients."""
-    logging.basicConfig(stream=sys.stderr, level=logging.WARNING, format="toolfold: %(message)s")
-    overrides = {"host": host, "port": port, "base_path": base_path, "advertise": advertise}
-    loaded_config = _config(config, overrides, ledger=ledger)
+    loaded_config = _with_ledger(_config(config), ledger)
+    if base_path is not None and (base_path.rstrip("/") != base_path or not base_path.startswith("/")):
+        raise UsageError(f"--base-path {base_path!r} must start with a slash and not end in one, as in /v1")
+    options = {"host": host, "port": port, "base_path": base_path, "advertise": advertise}
+    http = loaded_config.http.model_copy(update={key: value for key, value in options.items() if value is not None})
+    loaded_config = loaded_config.model_copy(update={"http": http})
     # Imported here: every other command starts without them, and a mistake in the config is told before.
-    from toolfold.config.build import module_sources  # noqa: PLC0415
     from toolfold.interfaces.cli.console_links import announce_console  # noqa: PLC0415
-    from toolfold.interfaces.cli.load_tools import load_tools  # noqa: PLC0415
 
     try:
-        from toolfold.interfaces.http.setup import (  # noqa: PLC0415
-            open_app,
-            require_keys,
-            serve,
-        )
+        from toolfold.interfaces.http.setup import open_app, require_keys, serve  # noqa: PLC0415
         from toolfold.interfaces.server.listen import listen  # noqa: PLC0415
     except ModuleNotFoundError as error:
         raise UsageError(f"{error.name!r} is not installed; {install_extra('http')}") from error
 
-    modules = load_tools(module_sources(loaded_config))
-
-    def tell(port: int) -> None:
-        http = loaded_config.http
-        address = f"[{http.host}]" if ":" in http.host else http.host
-        print(f"toolfold: listening on http://{address}:{port}{http.base_path}", file=sys.stderr, flush=True)
-        if not http.keys and http.jwt is None:
-            print("toolfold: no API key is configured, so only this machine is served", file=sys.stderr, flush=True)
-        if links:
-            print(
-                f"toolfold: console at http://{address}:{port}{http.base_path}{links[0]}", file=sys.stderr, flush=True
-            )
-
-    links: list[str] = []
+    modules = _modules(loaded_config)
 
     async def run(listening: socket.socket) -> None:
         # Made in here: what waits needs a running event loop.
-        app, store = await open_app(loaded_config, modules=modules)
-        stack = ExitStack()
-
-        def tell_all(port: int) -> None:
-            tell(port)
-            if console:
-                stack.enter_context(announce_console(port, store, f"{loaded_config.http.base_path}/console"))
-
-        try:
+        async with AsyncExitStack() as stack:
+            app, store = await open_app(loaded_config, modules=modules)
+            stack.push_async_callback(store.close)
+            link = ""
             if console:
                 from toolfold.interfaces.console.app import mount_console  # noqa: PLC0415 - only where it is wanted
 
-                links.append(mount_console(app, loaded_config, store))
-            with stack:
-                await serve(
-                    app, loaded_config.http.host, loaded_config.http.port, on_listening=tell_all, listening=listening
-                )
-        finally:
-            await store.close()
+                link = mount_console(app, loaded_config, store)
 
-    require_keys(loaded_config.http)
+            def tell(port: int) -> None:
+                url = f"http://{f'[{http.host}]' if ':' in http.host else http.host}:{port}{http.base_path}"
+                _say(f"listening on {url}")
+                if not http.keys and http.jwt is None:
+                    _say("no API key is configured, so only this machine is served")
+                if link:
+                    _say(f"console at {url}{link}")
+                    stack.enter_context(announce_console(port, store, f"{http.base_path}/console"))
+
+            await serve(app, http.host, http.port, on_listening=tell, listening=listening)
+
+    require_keys(http)
     # First of all: a second server on one port mostly has the first one's ledger as well, and the port is the news.
-    with listen(loaded_config.http.host, loaded_config.http.port, advice="--port 0 picks a free one") as listening:
+    with listen(http.host, http.port, advice="--port 0 picks a free one") as listening:
         asyncio.run(run(listening))
     return 0
 
 
-# Any: each key has its own type.
-def _config(path: Path | None, options: dict[str, Any], *, ledger: str | None) -> Config:
-    """The config with what the command line says instead; without a file, the defaults."""
-    from toolfold.config import Config, find_config, load_config  # noqa: PLC0415 - for the start of other commands
+def _config(path: Path | None) -> Config:
+    # Imported here: every other command starts without it.
+    from toolfold.config import Config  # noqa: PLC0415
 
-    path = path or find_config()
-    config = Config() if path is None else load_config(path)
-    overrides = {key: value for key, value in options.items() if value is not None}
-    base_path = options["base_path"]
-    if base_path is not None and (base_path.rstrip("/") != base_path or not base_path.startswith("/")):
-        raise UsageError(f"--base-path {base_path!r} must start with a slash and not end in one, as in /v1")
-    update: dict[str, Any] = {"http": config.http.model_copy(update=overrides)}
-    if ledger is not None:
-        where = ledger if ledger == "memory" or "://" in ledger else str(Path(ledger).absolute())
-        update["ledger"] = config.ledger.model_copy(update={"where": where})
-    return config.model_copy(update=update)
+    return nearest_config(path) or Config()
+
+
+def _with_ledger(config: Config, ledger: str | None) -> Config:
+    if ledger is None:
+        return config
+    where = ledger if ledger == "memory" or "://" in ledger else str(Path(ledger).absolute())
+    return config.model_copy(update={"ledger": config.ledger.model_copy(update={"where": where})})
+
+
+def _modules(config: Config, more: Sequence[str] = ()) -> list[Tool]:
+    # Imported here for the same reason.
+    from toolfold.config.build import module_sources  # noqa: PLC0415
+    from toolfold.interfaces.cli.load_tools import load_tools  # noqa: PLC0415
+
+    return load_tools([*module_sources(config), *more])
+
+
+def _say(text: str) -> None:
+    print(f"toolfold: {text}", file=sys.stderr, flush=True)
 
 
 # ----------------------------------------------------------------------------------------------------
@@ -130,46 +123,48 @@ _HOST: Final = "127.0.0.1"
 
 
 def console_command(
-    config: Path | None, *, port: int | None, ledger: str | None, tools: list[str], read_only: bool
+    config: ConfigOption = None,
+    port: Annotated[
+        int | None, typer.Option(min=0, max=65535, help="The port; 0 picks a free one. Default: 8420.")
+    ] = None,
+    ledger: Annotated[
+        str | None,
+        typer.Option(
+            metavar="PATH|URL", help="The ledger to show. Default: the config's, or the one in your state folder."
+        ),
+    ] = None,
+    tools: ToolsOption = None,
+    read_only: Annotated[
+        bool, typer.Option("--read-only", help="Show everything, but allow no decisions and no reruns.")
+    ] = False,
 ) -> int:
-    """Serve the console until it is stopped; the link lets one browser in."""
-    # Imported here: every other command starts without them, and a mistake in the config is told before.
-    from toolfold.config import Config  # noqa: PLC0415
-    from toolfold.config.build import module_sources  # noqa: PLC0415
+    """Open a web page that shows every program live. There you can also approve calls and rerun programs."""
+    loaded_config = _with_ledger(_config(config), ledger)
+    # Imported here for the same reason.
     from toolfold.interfaces.cli.console_links import announce_console  # noqa: PLC0415
-    from toolfold.interfaces.cli.load_tools import load_tools  # noqa: PLC0415
 
-    loaded_config = nearest_config(config) or Config()
-    if ledger is not None:
-        where = ledger if "://" in ledger else str(Path(ledger).absolute())
-        loaded_config = loaded_config.model_copy(
-            update={"ledger": loaded_config.ledger.model_copy(update={"where": where})}
-        )
     try:
         from toolfold.interfaces.console.app import open_console  # noqa: PLC0415
         from toolfold.interfaces.http.setup import serve  # noqa: PLC0415
         from toolfold.interfaces.server.listen import listen  # noqa: PLC0415
     except ModuleNotFoundError as error:
         raise UsageError(f"{error.name!r} is not installed; {install_extra('http')}") from error
-    modules = load_tools([*module_sources(loaded_config), *tools])
 
+    modules = _modules(loaded_config, tools or ())
     chosen_port = loaded_config.console.port if port is None else port
 
     async def run(listening: socket.socket) -> None:
         # Made in here: what waits needs a running event loop.
-        app, store, token = open_console(loaded_config, modules=modules, may_act=not read_only)
-        stack = ExitStack()
+        async with AsyncExitStack() as stack:
+            app, store, token = open_console(loaded_config, modules=modules, may_act=not read_only)
+            stack.push_async_callback(store.close)
 
-        def tell(port: int) -> None:
-            stack.enter_context(announce_console(port, store))
-            print(f"toolfold: console at http://{_HOST}:{port}/login?token={token}", file=sys.stderr, flush=True)
-            print("toolfold: the link works once; Ctrl-C stops the console", file=sys.stderr, flush=True)
+            def tell(port: int) -> None:
+                stack.enter_context(announce_console(port, store))
+                _say(f"console at http://{_HOST}:{port}/login?token={token}")
+                _say("the link works once; Ctrl-C stops the console")
 
-        try:
-            with stack:
-                await serve(app, _HOST, chosen_port, on_listening=tell, listening=listening)
-        finally:
-            await store.close()
+            await serve(app, _HOST, chosen_port, on_listening=tell, listening=listening)
 
     with listen(_HOST, chosen_port, advice="--port 0 picks a free one") as listening:
         asyncio.run(run(listening))

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from toolfold.errors import UsageError
-from toolfold.interfaces.cli.options import ApiOption, JsonOption
+from toolfold.interfaces.cli.options import ApiOption, JsonOption, ToolsOption
 from toolfold.interfaces.cli.output import write_json
 from toolfold.interfaces.media import value_as_json
 from toolfold.models import Json, Outcome, ToolSpec
@@ -21,15 +21,9 @@ from toolfold.models import Json, Outcome, ToolSpec
 if TYPE_CHECKING:
     from toolfold.config import Config
     from toolfold.ledger.base import Ledger
-    from toolfold.tools.search import Embedder
-    from toolfold.tools.tool import Tool
 
 tools_app = typer.Typer(help="List or search tools, and write stubs for them.", rich_markup_mode=None)
 
-_Sources = Annotated[
-    list[str] | None,
-    typer.Option("--tools", metavar="FILE.py|MODULE", help="A Python file or module with tools. Repeatable."),
-]
 _Config = Annotated[
     Path | None,
     typer.Option(
@@ -43,7 +37,7 @@ _Detail = Annotated[Literal["name", "signature", "full"], typer.Option(help="How
 @tools_app.callback(invoke_without_command=True)
 def _tools(
     context: typer.Context,
-    tools: _Sources = None,
+    tools: ToolsOption = None,
     api: ApiOption = None,
     config: _Config = None,
     detail: _Detail = "name",
@@ -59,7 +53,7 @@ def _tools(
 
 @tools_app.command("list")
 def _list(
-    tools: _Sources = None,
+    tools: ToolsOption = None,
     api: ApiOption = None,
     config: _Config = None,
     detail: _Detail = "name",
@@ -69,14 +63,15 @@ def _list(
     # Imported here: `--help` starts without reading schemas.
     from toolfold.tools.search import describe  # noqa: PLC0415
 
-    _print([describe(spec, detail) for spec in _specs(tools, api, config)], as_json=json)
+    specs, _ = _load(tools, api, config)
+    _print([describe(spec, detail) for spec in specs], as_json=json)
     return 0
 
 
 @tools_app.command("search")
 def _search(
     query: Annotated[str, typer.Argument(metavar="QUERY", help="What the tool should do, in a few words.")],
-    tools: _Sources = None,
+    tools: ToolsOption = None,
     api: ApiOption = None,
     config: _Config = None,
     detail: _Detail = "name",
@@ -85,9 +80,12 @@ def _search(
 ) -> int:
     """Find tools by what they do; exit 1 if none matches."""
     # Imported here for the same reason.
+    from toolfold.config.build import embedder_of  # noqa: PLC0415
     from toolfold.tools.search import Index, describe  # noqa: PLC0415
 
-    hits = Index(_specs(tools, api, config), embedder=_embedder(tools, api, config)).search(query, limit)
+    specs, loaded_config = _load(tools, api, config)
+    embedder = None if loaded_config is None else embedder_of(loaded_config)
+    hits = Index(specs, embedder=embedder).search(query, limit)
     _print([describe(hit.spec, detail) for hit in hits], as_json=json)
     return 0 if hits else 1
 
@@ -97,7 +95,7 @@ def _stubs(
     folder: Annotated[
         Path, typer.Argument(metavar="DIR", help="The folder to write tools/<domain>/<tool>.py to; created if missing.")
     ],
-    tools: _Sources = None,
+    tools: ToolsOption = None,
     api: ApiOption = None,
     config: _Config = None,
     json: JsonOption = False,
@@ -106,7 +104,7 @@ def _stubs(
     # Imported here for the same reason.
     from toolfold.prompts.python_stubs import write_tree  # noqa: PLC0415
 
-    specs = _specs(tools, api, config)
+    specs, _ = _load(tools, api, config)
     try:
         files = write_tree(specs, folder)
     except OSError as error:
@@ -124,7 +122,7 @@ def _learn(
     names: Annotated[
         list[str], typer.Argument(metavar="TOOL[=JSON]...", help="The tools to call, with their arguments.")
     ],
-    tools: _Sources = None,
+    tools: ToolsOption = None,
     config: _Config = None,
     ledger: Annotated[
         str | None,
@@ -133,7 +131,8 @@ def _learn(
     json: JsonOption = False,
 ) -> int:
     """Call read-only tools twice and remember what they return: keys and types, never values."""
-    learned = _learn_shapes(names, _specs(tools, None, config), sources=tools or (), config=config, ledger=ledger)
+    specs, loaded_config = _load(tools, None, config)
+    learned = _learn_shapes(names, specs, sources=tools or (), config=loaded_config, ledger=ledger)
     if isinstance(learned, int):
         return learned
     # Imported here for the same reason.
@@ -147,44 +146,29 @@ def _learn(
     return 0
 
 
-def _specs(sources: list[str] | None, apis: list[str] | None, config: Path | None) -> tuple[ToolSpec, ...]:
+def _load(
+    sources: list[str] | None, apis: list[str] | None, path: Path | None
+) -> "tuple[tuple[ToolSpec, ...], Config | None]":
+    """What programs may call, the tools of a config's servers too; and the config."""
     # Imported here for the same reason.
     from toolfold.interfaces.cli.load_tools import load_apis, load_tools  # noqa: PLC0415
+    from toolfold.interfaces.cli.setup import nearest_config  # noqa: PLC0415
     from toolfold.tools.catalog import Catalog  # noqa: PLC0415
 
-    loaded_config = _find_config(sources, apis, config)
-    if not sources and not apis and loaded_config is None:
+    config = nearest_config(path) if path is not None or not (sources or apis) else None
+    if not sources and not apis and config is None:
         raise UsageError("no tools to look at; name a file with --tools, as in --tools tools.py, or a --config")
     # What the user's file prints while it is imported is no part of the answer.
     with redirect_stdout(sys.stderr):
         loaded = [*load_tools(sources or []), *load_apis(apis or [])]
-        return Catalog(loaded).specs if loaded_config is None else _config_specs(loaded_config, loaded)
+        if config is None:
+            return Catalog(loaded).specs, None
+        # Imported here for the same reason.
+        from toolfold.config.build import runtime_settings  # noqa: PLC0415
+        from toolfold.interfaces.library import config_tools, permitted_tools  # noqa: PLC0415
 
-
-def _embedder(sources: list[str] | None, apis: list[str] | None, config: Path | None) -> "Embedder | None":
-    # Imported here for the same reason.
-    from toolfold.config.build import embedder_of  # noqa: PLC0415
-
-    loaded_config = _find_config(sources, apis, config)
-    return None if loaded_config is None else embedder_of(loaded_config)
-
-
-def _find_config(sources: list[str] | None, apis: list[str] | None, config: Path | None) -> "Config | None":
-    # Imported here for the same reason.
-    from toolfold.interfaces.cli.setup import nearest_config  # noqa: PLC0415
-
-    return nearest_config(config) if config is not None or not (sources or apis) else None
-
-
-def _config_specs(config: "Config", loaded: "list[Tool]") -> tuple[ToolSpec, ...]:
-    """What programs may call under this config, its servers' tools too."""
-    # Imported here for the same reason.
-    from toolfold.config.build import runtime_settings  # noqa: PLC0415
-    from toolfold.interfaces.cli.setup import local_tools  # noqa: PLC0415
-    from toolfold.interfaces.library import permitted_tools  # noqa: PLC0415
-
-    local = [*loaded, *local_tools(config)]
-    return asyncio.run(permitted_tools(config, local, runtime_settings(config).policy))
+        policy = runtime_settings(config).policy
+        return asyncio.run(permitted_tools(config, [*loaded, *config_tools(config)], policy)), config
 
 
 def _print(descriptions: list[dict[str, Json]], *, as_json: bool) -> None:
@@ -199,13 +183,9 @@ def _print(descriptions: list[dict[str, Json]], *, as_json: bool) -> None:
             continue
         print(f"# {name}\n{description['signature']}")
         if "input_schema" in description:
-            print(json.dumps(_schemas(description), ensure_ascii=False, indent=2, default=str) + "\n")
-
-
-def _schemas(description: dict[str, Json]) -> dict[str, Json]:
-    return {
-        key: value for key, value in description.items() if key not in ("name", "description", "domain", "signature")
-    }
+            hidden = ("name", "description", "domain", "signature")
+            schemas = {key: value for key, value in description.items() if key not in hidden}
+            print(json.dumps(schemas, ensure_ascii=False, indent=2, default=str) + "\n")
 
 
 # --- learning of reply shapes: call read-only tools to see what they return ---------------------------
@@ -216,7 +196,7 @@ def _learn_shapes(
     specs: Sequence[ToolSpec],
     *,
     sources: Sequence[str],
-    config: Path | None,
+    config: "Config | None",
     ledger: str | None,
 ) -> list[ToolSpec] | int:
     """Call each tool as often as it takes; the tools with what they returned, or the exit code of a stopped command."""
@@ -226,7 +206,6 @@ def _learn_shapes(
     from toolfold.interfaces.cli.process import run_until_stopped  # noqa: PLC0415
     from toolfold.interfaces.cli.setup import (  # noqa: PLC0415
         choose_engine,
-        nearest_config,
         open_for_command,
         runtime_factory,
     )
@@ -236,13 +215,12 @@ def _learn_shapes(
     calls = [_requested_call(request, specs) for request in requests]
     lines = [f"    await tools.{spec.python_name}(**{arguments!r})" for spec, arguments in calls]
     text = "\n".join([f"for _ in range({NEEDED_REPLIES}):", *lines])
-    loaded_config = nearest_config(config) if config is not None or not sources else None
     learned: list[ToolSpec] = []
     with stdout_to_stderr():
-        store = open_for_command(ledger, loaded_config)
-        engine_arguments = choose_engine(loaded_config, engine=None, isolation=None, warm=1)
+        store = open_for_command(ledger, config)
+        engine_arguments = choose_engine(config, engine=None, isolation=None, warm=1)
         make_runtime = partial(
-            runtime_factory(loaded_config, text, Runtime),
+            runtime_factory(config, text, Runtime),
             tools=load_tools(list(sources)),
             **engine_arguments,
             ledger=store,
