@@ -60,11 +60,7 @@ class _Verdict(msgspec.Struct):
 
 
 class Checks:
-    """All that a program must pass before it runs on one engine.
-
-    Args:
-        with_types: Have Monty's type checker look at each program; `None` leaves it to the engine.
-    """
+    """All that a program must pass before it runs; `with_types=None` leaves type checks to the engine."""
 
     def __init__(self, engine: Engine, *, with_types: bool | None) -> None:
         self._engine = engine
@@ -105,7 +101,6 @@ class Checks:
         return await self._type_problem(checked, specs, known_names) or checked
 
     async def close(self) -> None:
-        """End the type checker, if there is one."""
         if self._types is not None:
             await self._types.close()
 
@@ -168,7 +163,7 @@ class LargeChecks:
 
     # Any: whatever the function takes and gives.
     async def ask(self, function: Callable[..., Any], *arguments: Any, tenant: str = "") -> bytes:
-        """Result of a module's function as JSON; `None` if it took too much time or memory."""
+        """Result of a module's function as JSON; empty if it took too much time or memory."""
         # Our own data for our own code: what comes back, after the parser saw a stranger's text, is JSON.
         order = pickle.dumps((function, arguments))
         async with self._slots.of(tenant, _AT_ONCE_OF_TENANT if len(order) > _COSTLY_BYTES else 1):
@@ -184,7 +179,6 @@ class _Account:
     counted_at: float = field(default_factory=time.monotonic)
 
     def spend(self, seconds: float) -> None:
-        """So much more, while what was spent earlier is forgotten."""
         now = time.monotonic()
         self.seconds = self.seconds * 0.5 ** ((now - self.counted_at) / _FORGOTTEN_SECONDS) + seconds
         self.counted_at = now
@@ -200,7 +194,7 @@ class _ProcessSlots:
 
     @asynccontextmanager
     async def of(self, tenant: str, weight: int) -> AsyncIterator[None]:
-        """Hold a place, of the weight that it has in the tenant's share."""
+        """Hold a slot, which weighs so much in the tenant's share."""
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting[turn] = tenant, weight
         self._let_in()

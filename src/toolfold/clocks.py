@@ -15,11 +15,7 @@ _STEADY: Final = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 
 
 class SteadyClock:
-    """Shows the time of day as it was when the clock was set, plus what has passed since.
-
-    Args:
-        lead: Of the time of day over the clock that nobody sets; by default as the machine has it now.
-    """
+    """The time of day when the clock was set, plus the time since; `lead` is its distance to the steady clock."""
 
     __slots__ = ("lead",)
 

@@ -50,12 +50,10 @@ class OutcomeViews:
         return json.dumps(self.to_dict(), ensure_ascii=False, allow_nan=False, indent=indent)
 
     def _repr_html_(self) -> str:
-        """What a notebook shows: status, output, value, pictures, problem, and the calls over time."""
         return f'<div style="font-family:sans-serif;font-size:13px">{"".join(_parts(self))}</div>'
 
 
 def call_as_json(record: Any) -> Any:
-    """One call of an outcome as JSON."""
     return value_as_json(_pick_fields(record, CALL_FIELDS))
 
 
@@ -88,9 +86,10 @@ def _parts(outcome: Any) -> Iterator[str]:
     for title, text in (("output", outcome.stdout), ("stderr", outcome.stderr)):
         if text:
             yield f"<div><i>{title}</i></div>{_text(text)}"
-    pictures = list(_pictures(outcome.value, outcome.files))
+    media = [*media_in(outcome.value), *outcome.files]
+    pictures = [(medium.mime, medium.data) for medium in media if medium.mime in _PICTURES and medium.data]
     if outcome.value is not None and not _is_media(outcome.value):
-        yield f"<div><i>value</i></div>{_text(json.dumps(_without_media(outcome.value), ensure_ascii=False, indent=1))}"
+        yield f"<div><i>value</i></div>{_text(_value_text(outcome.value))}"
     for mime, data in pictures[:_MOST_PICTURES]:
         yield f'<img style="max-width:100%" src="data:{mime};base64,{base64.b64encode(data).decode("ascii")}">'
     if outcome.calls:
@@ -122,27 +121,28 @@ def _text(text: str, *, color: str = "inherit") -> str:
     return f'<pre style="{_PRE};color:{color}">{escape(excerpt)}</pre>'
 
 
-def _pictures(value: Any, files: Sequence[Any]) -> Iterator[tuple[str, bytes]]:
+def _value_text(value: Any) -> str:
+    return json.dumps(value_as_json(describe_media(value)), ensure_ascii=False, indent=1)
+
+
+def media_in(value: Any) -> Iterator[Any]:
+    """Every medium in a value, at any depth."""
     if _is_media(value):
-        if value.mime in _PICTURES and value.data:
-            yield value.mime, value.data
-    elif isinstance(value, Mapping):
-        for item in value.values():
-            yield from _pictures(item, ())
-    elif isinstance(value, (list, tuple)):
-        for item in value:
-            yield from _pictures(item, ())
-    yield from ((file.mime, file.data) for file in files if file.mime in _PICTURES and file.data)
+        yield value
+    elif isinstance(value, (Mapping, list, tuple)):
+        for item in value.values() if isinstance(value, Mapping) else value:
+            yield from media_in(item)
 
 
-def _without_media(value: Any) -> Any:
+def describe_media(value: Any) -> Any:
+    """The value as text readers see it: a word in place of each medium and of bytes."""
     if isinstance(value, bytes):
         return f"<{len(value)} bytes>"
     if _is_media(value):
         return f"<{value.kind} {value.mime or value.uri}>"
     if isinstance(value, Mapping):
-        return {str(key): _without_media(item) for key, item in value.items()}
-    return [_without_media(item) for item in value] if isinstance(value, (list, tuple)) else value_as_json(value)
+        return {key: describe_media(item) for key, item in value.items()}
+    return [describe_media(item) for item in value] if isinstance(value, (list, tuple)) else value
 
 
 def _is_media(value: Any) -> bool:

@@ -153,11 +153,7 @@ class Listeners:
     """Several listeners as one. A listener that raises is logged, and disturbs neither the program nor the others.
 
     A listener may have a property `is_listening`. Where it is false for all of them, `tell` is `None`: nobody makes
-    events that nobody reads, which is what keeps an execution without listeners as fast as it can be.
-
-    Args:
-        listeners: The caller's own. They are told of every end, whether or not they listen.
-        usual: The log and OpenTelemetry, which have `is_listening` and want nothing while it is false.
+    events that nobody reads. The caller's own are told of every end, the `usual` ones only while they listen.
     """
 
     def __init__(self, listeners: Sequence[Listener], usual: Sequence[Listener] = ()) -> None:

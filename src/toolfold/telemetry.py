@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import logging
 import os
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from contextlib import suppress
-from typing import TYPE_CHECKING, Final, Protocol
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
 
 from toolfold.errors import UsageError
 from toolfold.events import Listener, ProgramBegan, ProgramEnded, RuntimeEvent, ToolCalled, ToolReplied
@@ -30,50 +32,44 @@ _programs: Final = logging.getLogger("toolfold.programs")
 _calls: Final = logging.getLogger("toolfold.calls")
 
 
-class Observer(Protocol):
-    """Told of every execution as it goes. No method waits, raises or changes anything.
+class _Observer(ABC):
+    """A listener with a method for each event that it reports.
 
     `began` comes first and `ended` last, in one process; each `called` is followed by one
     `replied` unless the execution ends or is cut off before.
     """
 
+    def __call__(self, event: RuntimeEvent) -> None:
+        match event:
+            case ToolCalled():
+                self.called(event.execution_id, event.call)
+            case ToolReplied():
+                self.replied(event.execution_id, event.record)
+            case ProgramBegan():
+                self.began(event.start_record)
+            case ProgramEnded():
+                self.ended(event.execution_id, event.outcome)
+
+    def called(self, execution_id: str, call: Call) -> None:  # noqa: B027 - not everyone reports it
+        pass
+
+    @abstractmethod
     def began(self, start_record: StartRecord) -> None: ...
-    def called(self, execution_id: str, call: Call) -> None: ...
+    @abstractmethod
     def replied(self, execution_id: str, record: CallRecord) -> None: ...
+    @abstractmethod
     def ended(self, execution_id: str, outcome: Outcome) -> None: ...
 
 
-def tell_observer(observer: Observer, event: RuntimeEvent) -> None:
-    """Hand an event to the method that is for it."""
-    match event:
-        case ToolCalled():
-            observer.called(event.execution_id, event.call)
-        case ToolReplied():
-            observer.replied(event.execution_id, event.record)
-        case ProgramBegan():
-            observer.began(event.start_record)
-        case ProgramEnded():
-            observer.ended(event.execution_id, event.outcome)
-        case _:
-            pass  # what came later than these four has no method
-
-
-class LogObserver:
-    """One DEBUG line per call with its duration, in `toolfold.calls`; starts and ends in `toolfold.programs`.
-
-    It is a listener itself, as `OtelObserver` is: both are asked for every program whether they listen.
-    """
+class LogObserver(_Observer):
+    """One DEBUG line per call with its duration, in `toolfold.calls`; starts and ends in `toolfold.programs`."""
 
     def __init__(self) -> None:
         self._with_arguments = wants_arguments()
 
     @property
     def is_listening(self) -> bool:
-        """Whether anybody reads the lines."""
         return _calls.isEnabledFor(logging.DEBUG) or _programs.isEnabledFor(logging.DEBUG)
-
-    def __call__(self, event: RuntimeEvent) -> None:
-        tell_observer(self, event)
 
     def began(self, start_record: StartRecord) -> None:
         if _programs.isEnabledFor(logging.DEBUG):
@@ -81,9 +77,6 @@ class LogObserver:
             _programs.debug(
                 "%s began on %s (%s)%s", start_record.execution_id, start_record.engine, start_record.isolation, text
             )
-
-    def called(self, execution_id: str, call: Call) -> None:
-        """Nothing: the line of the reply has it all, and two per call are one too many."""
 
     def replied(self, execution_id: str, record: CallRecord) -> None:
         if not _calls.isEnabledFor(logging.DEBUG):
@@ -108,7 +101,6 @@ class LogObserver:
 
 
 def wants_arguments() -> bool:
-    """Whether the environment asks for arguments, replies and error texts."""
     return os.environ.get("TOOLFOLD_LOG_ARGUMENTS", "") not in ("", "0")
 
 
@@ -121,15 +113,10 @@ def wants_arguments() -> bool:
 _NAME: Final = "toolfold"
 
 
-class OtelObserver:
-    """Turns what happens into spans and metrics.
+class OtelObserver(_Observer):
+    """Turns what happens into spans and metrics, of the application's global providers unless others are given.
 
-    Args:
-        tracers: Where spans go; the application's global one unless given. `meters` likewise.
-        with_arguments: Also put error texts into spans; they may hold arguments.
-
-    Raises:
-        UsageError: `opentelemetry-api` is not installed.
+    With `with_arguments`, spans have error texts, which may quote arguments.
     """
 
     def __init__(
@@ -164,9 +151,6 @@ class OtelObserver:
     def is_listening(self) -> bool:
         """Whether the application has an SDK that takes spans or metrics."""
         return self._tracers.records or self._meters.records
-
-    def __call__(self, event: RuntimeEvent) -> None:
-        tell_observer(self, event)
 
     def began(self, start_record: StartRecord) -> None:
         self._is_heard = self.is_listening
@@ -283,13 +267,11 @@ class _Provider:
         return not type(provider).__module__.startswith(("opentelemetry.trace", "opentelemetry.metrics"))
 
 
+@dataclass(slots=True)
 class _OpenProgram:
-    __slots__ = ("calls", "context", "span")
-
-    def __init__(self, span: Span, context: Context) -> None:
-        self.span = span
-        self.context = context
-        self.calls: dict[int, Span] = {}
+    span: Span
+    context: Context
+    calls: dict[int, Span] = field(default_factory=dict)
 
 
 def usual_listeners(*, with_telemetry: bool = True) -> list[Listener]:

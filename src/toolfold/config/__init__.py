@@ -1,9 +1,9 @@
 """`toolfold.yaml`: one file for every interface. Only interfaces read it; nothing below them knows that it exists."""
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING
 
 from toolfold.config.find import find_config
+from toolfold.lazy_exports import lazy_exports
 
 if TYPE_CHECKING:
     from toolfold.config.load import load_config, parse_config
@@ -36,13 +36,12 @@ __all__ = [
     "parse_config",
 ]
 
-_OF_LOAD: Final = ("load_config", "parse_config")
-
-
-# Any: the type of each name is known to mypy from the imports above. Later: the models take a third of a second.
-def __getattr__(name: str) -> Any:
-    if name not in __all__:
-        raise AttributeError(f"module 'toolfold.config' has no attribute {name!r}")
-    module = import_module("toolfold.config.load" if name in _OF_LOAD else "toolfold.config.model")
-    value = globals()[name] = getattr(module, name)
-    return value
+# Later: the models take a third of a second.
+__getattr__ = lazy_exports(
+    __name__,
+    {
+        "load_config": "toolfold.config.load",
+        "parse_config": "toolfold.config.load",
+        **{name: "toolfold.config.model" for name in __all__ if name.endswith("Config")},
+    },
+)

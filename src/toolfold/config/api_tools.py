@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from toolfold.config.model import Config
 from toolfold.config.sections import ApiConfig, AuthConfig
-from toolfold.errors import UsageError
 from toolfold.sources.openapi.source import Api, api_tools
 from toolfold.sources.web.client import fetch_tool
 from toolfold.sources.web.credentials import ApiAuth
@@ -12,25 +11,17 @@ from toolfold.tools.tool import Tool
 
 
 def web_tools(config: Config) -> list[Tool]:
-    """The tools of every API, and `fetch`.
-
-    Raises:
-        UsageError: a document cannot be read; with the line of its API.
-    """
+    """The tools of every API, and `fetch`; an error names the line in the config."""
     tools: list[Tool] = []
     for at, api in enumerate(config.tools.apis):
-        try:
+        with config.errors_at("tools", "apis", at):
             tools += api_tools(_api(config, api))
-        except UsageError as error:
-            raise UsageError(f"{config.place('tools', 'apis', at)}: {error}") from error
     fetch = config.tools.fetch
     if fetch is not None:
         options = fetch.model_dump(include={"max_bytes", "timeout_seconds"}, exclude_none=True)
         secrets = {host: _auth(auth) for host, auth in fetch.secrets.items()}
-        try:
+        with config.errors_at("tools", "fetch"):
             tools.append(fetch_tool(fetch.hosts, methods=fetch.methods, secrets=secrets, **options))
-        except UsageError as error:
-            raise UsageError(f"{config.place('tools', 'fetch')}: {error}") from error
     return tools
 
 

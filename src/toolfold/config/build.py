@@ -10,7 +10,6 @@ from dataclasses import replace
 from functools import cache
 from glob import escape
 from pathlib import Path
-from types import ModuleType
 from typing import TYPE_CHECKING, Any, Final
 
 from toolfold.config.model import Config, ServerConfig
@@ -24,6 +23,7 @@ from toolfold.ledger.remote_approval import AskClient, LedgerApproval
 from toolfold.models import ToolSpec
 from toolfold.sessions import SessionLimits
 from toolfold.sources.files import file_tools
+from toolfold.sources.functions import import_file
 from toolfold.sources.shell import shell_tool
 from toolfold.tools.error_text import hide, is_secret
 from toolfold.tools.policy import Policy
@@ -95,11 +95,7 @@ def module_sources(config: Config) -> list[str]:
 
 
 def declared_tools(config: Config) -> list[Tool]:
-    """All tools that the file itself describes: commands, folders, APIs and `fetch`; interfaces load `modules`.
-
-    Raises:
-        UsageError: one cannot work; with its line.
-    """
+    """All tools that the file itself describes: commands, folders, APIs and `fetch`; interfaces load `modules`."""
     tools = [*command_tools(config), *folder_tools(config)]
     if not config.tools.apis and config.tools.fetch is None:
         return tools
@@ -110,35 +106,23 @@ def declared_tools(config: Config) -> list[Tool]:
 
 
 def command_tools(config: Config) -> list[Tool]:
-    """`tools.commands` as tools.
-
-    Raises:
-        UsageError: a template cannot work; with the line of the command.
-    """
+    """`tools.commands` as tools; an error names the line of the command."""
     tools = []
     for at, command in enumerate(config.tools.commands):
         options = {key: getattr(command, key) for key in command.model_fields_set}
         options["cwd"] = str(config.folder / command.cwd) if command.cwd else str(config.folder)
-        try:
+        with config.errors_at("tools", "commands", at):
             tools.append(shell_tool(**options))
-        except UsageError as error:
-            raise UsageError(f"{config.place('tools', 'commands', at)}: {error}") from error
     return tools
 
 
 def folder_tools(config: Config) -> list[Tool]:
-    """`tools.folders` as tools.
-
-    Raises:
-        UsageError: there is no such folder; with its line.
-    """
+    """`tools.folders` as tools; an error names the line of the folder."""
     tools: list[Tool] = []
     for at, folder in enumerate(config.tools.folders):
         options = folder.model_dump(include={"write", "max_bytes"}, exclude_none=True)
-        try:
+        with config.errors_at("tools", "folders", at):
             tools += file_tools(folder.name, config.folder / folder.path, **options)
-        except UsageError as error:
-            raise UsageError(f"{config.place('tools', 'folders', at)}: {error}") from error
     return tools
 
 
@@ -182,16 +166,7 @@ def ledger_location(config: Config) -> tuple[str | None, str | None]:
 
 
 def approval_of(config: Config, ledger: Ledger, client: AskClient | None = None) -> LedgerApproval | None:
-    """Who is asked before calls that need a yes, where that is not the client alone.
-
-    Args:
-        config: What it says of `approvals`.
-        ledger: Takes the question to a console, and the answer back.
-        client: Asks the client, for `approvals: both`.
-
-    Raises:
-        UsageError: A console cannot be told of the question.
-    """
+    """Who is asked for approval if not the client alone; `client` asks it for `approvals: both`."""
     if config.approvals == "client":
         return None
     if not ledger.is_lasting:
@@ -203,7 +178,6 @@ def approval_of(config: Config, ledger: Ledger, client: AskClient | None = None)
 
 
 def ledger_of(config: Config) -> Ledger:
-    """The ledger that the file names, open."""
     where, key = ledger_location(config)
     keep = config.ledger.keep.model_dump(exclude_none=True)
     retention = Retention(**{_KEEP[name]: value for name, value in keep.items()}) if keep else None
@@ -217,21 +191,15 @@ _FASTEMBED: Final = "fastembed"
 
 
 def embedder_of(config: Config) -> Embedder | None:
-    """The embedder of the config, or `None`.
-
-    Raises:
-        UsageError: there is no such package, module or function; with its line.
-    """
+    """The embedder of the config, or `None`; an error names its line."""
     embedder_name = config.tools.embedder
     if embedder_name is None:
         return None
     source, _, rest = embedder_name.rpartition(":") if ":" in embedder_name else (embedder_name, "", "")
-    try:
+    with config.errors_at("tools", "embedder"):
         if embedder_name.partition(":")[0] == _FASTEMBED:
             return _fastembed(embedder_name.partition(":")[2])
         return _function(source, rest, config.folder)
-    except UsageError as error:
-        raise UsageError(f"{config.place('tools', 'embedder')}: {error}") from error
 
 
 def _fastembed(model: str) -> Embedder:
@@ -256,7 +224,7 @@ def _function(source: str, name: str, folder: Path) -> Embedder:
             f"{f'{source}:{name}'.strip(':')!r} is not 'fastembed', 'fastembed:MODEL' or 'MODULE:FUNCTION'"
         )
     try:
-        module = _from_file(folder / source) if source.endswith(".py") else importlib.import_module(source)
+        module = import_file(str(folder / source)) if source.endswith(".py") else importlib.import_module(source)
     except (ImportError, OSError) as error:
         raise UsageError(f"{source!r} cannot be imported: {error.__class__.__name__}") from error
     embed = getattr(module, name, None)
@@ -264,15 +232,6 @@ def _function(source: str, name: str, folder: Path) -> Embedder:
         raise UsageError(f"{source!r} has no function {name!r}")
     # A function of the user's; what it returns is checked when it is called.
     return embed  # type: ignore[no-any-return]
-
-
-def _from_file(path: Path) -> ModuleType:
-    spec = importlib.util.spec_from_file_location(f"toolfold_embedder_{path.stem}", path)
-    assert spec is not None, "a file that ends with .py has a loader"
-    assert spec.loader is not None, "a file that ends with .py has a loader"
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 # ----------------------------------------------------------------------------------------------------

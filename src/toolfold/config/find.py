@@ -45,11 +45,7 @@ _ESCAPES: Final = {"n": "\n", "r": "\r", "t": "\t"}
 
 
 def read_env_file(path: Path) -> dict[str, str]:
-    """The variables in a file; of two lines with one name the later counts.
-
-    Raises:
-        UsageError: the file cannot be read, or has a line that is something else; its text is not in the message.
-    """
+    """The variables in a file, the last value of each; errors never quote its text."""
     try:
         text = path.read_text(encoding="utf-8-sig")
     except OSError as error:

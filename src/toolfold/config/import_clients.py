@@ -93,7 +93,6 @@ class ClientServers:
 
 
 def client_files(folder: Path, home: Path | None = None) -> list[Path]:
-    """The files of other clients that there are, those of the folder first."""
     return [path for path in client_places(folder, home) if path.is_file()]
 
 
@@ -114,11 +113,7 @@ def client_places(folder: Path, home: Path | None = None) -> list[Path]:
 
 
 def read_servers(path: Path, *, folder: Path | None = None) -> ClientServers:
-    """The servers in one client's file; for Claude Code's own file also those of the folder's project.
-
-    Raises:
-        UsageError: the file cannot be read, or has no servers where such files have them.
-    """
+    """The servers in one client's file; for Claude Code's own file also those of the folder's project."""
     name, folder = display_path(path), (folder or Path.cwd()).resolve()
     document = _document(path, name)
     sections = list(_sections(document, folder))
@@ -194,11 +189,7 @@ def _fill_variables(server: ClientServer, environment: Mapping[str, str]) -> Ser
 
 # Any: the value of each key is its own.
 def entry_of(server: ClientServer, change: Callable[[str, str, str], str]) -> dict[str, Any]:
-    """The entry under the names of `toolfold.yaml`; `change` gets each text, its key and its name there or number.
-
-    Raises:
-        UsageError: its transport is not known here.
-    """
+    """The entry under the names of `toolfold.yaml`; `change` gets each text, its key and its name there or number."""
     if server.transport is None:
         values = server.entry.get("type") or server.entry.get("transport")
         raise UsageError(f"type must be 'stdio', 'http' or 'sse', got {_describe(values)}")
@@ -225,11 +216,7 @@ def _as_text(value: Any) -> str:
 
 
 def check_server(entry: Mapping[str, Any]) -> ServerConfig:
-    """The server that an entry describes.
-
-    Raises:
-        UsageError: one line with the key.
-    """
+    """The server that an entry describes; an error is one line with the key."""
     try:
         return ServerConfig.model_validate(entry)
     except ValidationError as error:
@@ -281,7 +268,7 @@ def _integer(digits: str) -> int | float:
 
 # Any: the value of an entry, of any JSON type.
 def _why_unusable(entry: Any) -> str:
-    """Why no server can be made of it, whatever its keys say; empty if nothing speaks against it."""
+    """Why no server can be made of an entry; empty if one can."""
     if not isinstance(entry, dict):
         return f"must be keys with values, got {_describe(entry)}"
     characters, level = 0, [entry[key] for key in _OF_ENTRY if key in entry]
@@ -328,7 +315,7 @@ def plain_json(text: str) -> str:
 
 
 def _sections(document: Mapping[str, Any], folder: Path) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """Where servers may stand, with the key; later ones win."""
+    """The sections with servers, each with its key; later ones win."""
     within = document.get("mcp")
     places: list[tuple[str, Any]] = [
         ("mcpServers", document.get("mcpServers")),
@@ -370,8 +357,5 @@ def _is_toolfold(entry: Mapping[str, Any]) -> bool:
 
 
 def variable_of(match: re.Match[str]) -> str:
-    """The environment variable that stands for a reference.
-
-    An `${input:api-key}`, for which VS Code asks a person, is `API_KEY` here.
-    """
+    """The environment variable for a reference; `${input:api-key}`, which VS Code asks for, is `API_KEY` here."""
     return re.sub(r"\W", "_", match["name"]).upper() if match["kind"] == "input" else match["name"]

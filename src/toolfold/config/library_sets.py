@@ -28,7 +28,6 @@ def requested_sets(config: Config) -> list[WantedSet]:
 
 
 def lock_of(config: Config) -> Path:
-    """The lock file beside the config."""
     return lock_path(config.path or config.folder / "toolfold.yaml")
 
 
@@ -51,11 +50,6 @@ class SetState(NamedTuple):
 
 
 def set_states(config: Config, installed: LibraryStore | None = None) -> dict[str, SetState]:
-    """Every set of the file, by name.
-
-    Raises:
-        UsageError: the lock file is none.
-    """
     requirements = requested_sets(config)
     if not requirements:
         return {}
@@ -68,11 +62,7 @@ def set_states(config: Config, installed: LibraryStore | None = None) -> dict[st
 
 
 def library_sets(config: Config, installed: LibraryStore | None = None) -> tuple[InstalledSet, ...]:
-    """The sets that programs can have now, as they were locked; what is missing is said once, and goes without.
-
-    Raises:
-        UsageError: the lock file is none.
-    """
+    """The installed sets, as they were locked; a missing one is logged once and left out."""
     if not requested_sets(config):
         return ()
     store, sets = installed or LibraryStore(), []

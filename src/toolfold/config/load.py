@@ -264,7 +264,7 @@ def parse_config(text: str, *, name: str = FILE_NAME, environment: Mapping[str, 
     config = None if document.mistakes else _check(document)
     if config is not None:
         config._variables = document.variables
-        config._uses = frozenset((name, _server_at(document.value, at)) for name, at in document.uses)
+        config._uses = frozenset((name, _server_name(document.value, at)) for name, at in document.uses)
         config._place = lambda path: f"{name}:{document.line_of(path)}: {_dotted(path)}"
         left_out = {}
         for at, variables in sorted(document.unset.items()):
@@ -291,22 +291,18 @@ def unset_text(variables: Iterable[str]) -> str:
 
 
 def left_out_servers(config: Config) -> Mapping[str, str]:
-    """Servers of the config that are not there, by name, and why, in words for a model."""
+    """Servers that were left out, and why, in words for a model."""
     return config._left_out
 
 
 def with_left_out(config: Config, left_out: Mapping[str, str]) -> Config:
-    """The config with these also on its list of servers that are not there."""
+    """The config with further servers that were left out."""
     config._left_out = {**config._left_out, **left_out}
     return config
 
 
 def with_env_file(server: ServerConfig, folder: Path) -> ServerConfig:
-    """The server with the variables of its file; its own count more.
-
-    Raises:
-        UsageError: the file cannot be read.
-    """
+    """The server with the variables of its `env_file`; `env` takes precedence."""
     if server.env_file is None:
         return server
     try:
@@ -328,13 +324,8 @@ def _with_env_files(config: Config, name: str) -> Config:
 
 
 # Any: the file's values.
-def _server_at(value: Any, at: str | int | None) -> str:
-    return str(value["servers"][at]["name"]) if isinstance(at, int) else ""
-
-
-# Any: the file's values.
-def _server_name(value: Any, at: int) -> str:
-    entry = value["servers"][at]
+def _server_name(value: Any, at: str | int | None) -> str:
+    entry = value["servers"][at] if isinstance(at, int) else None
     return str(entry["name"]) if isinstance(entry, dict) and "name" in entry else ""
 
 
@@ -382,7 +373,7 @@ def _check(document: ConfigDocument) -> Config | None:
 
 
 def _with_file_index(error: ErrorDetails, server_indexes: list[int] | None) -> ErrorDetails:
-    """With the place in the file of a server that is checked without those before it."""
+    """The error with the place of its server in the file, where others before it were left out."""
     match error["loc"]:
         case ("servers", int(at), *rest) if server_indexes is not None:
             return {**error, "loc": ("servers", server_indexes[at], *rest)}
@@ -415,7 +406,7 @@ def _mistake(document: ConfigDocument, error: ErrorDetails) -> Mistake:
 
 
 def _actual_text(document: ConfigDocument, path: KeyPath, error: ErrorDetails) -> str:
-    """What the file says there, before variables are filled in."""
+    """The text in the file, before variables are filled in."""
     if _SECRET & {*path}:
         return "something else"
     if isinstance(error["input"], (dict, list)) or path not in document.texts:
@@ -444,7 +435,6 @@ def _suggestion(word: str, names: list[str]) -> str:
 
 
 def _keys_at(path: KeyPath) -> list[str]:
-    """The keys that the section at a path may have."""
     # Any: annotations are whatever the typing module makes of them.
     kind: Any = Config
     for step in path:
@@ -459,7 +449,6 @@ def _keys_at(path: KeyPath) -> list[str]:
 
 
 def _plain_kind(kind: Any) -> Any:
-    """Without `None`."""
     if typing.get_origin(kind) in (typing.Union, types.UnionType):
         return next(argument for argument in typing.get_args(kind) if argument is not type(None))
     return kind

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal
 
@@ -42,6 +43,7 @@ from toolfold.config.sections import (
     must_be,
     wrong_key,
 )
+from toolfold.errors import UsageError
 from toolfold.models import Json, Limits
 
 
@@ -364,6 +366,14 @@ class Config(Section):
         """Position of a value, for later errors: `toolfold.yaml:12: tools.commands[0]`."""
         return ".".join(str(step) for step in path) if self._place is None else self._place(path)
 
+    @contextmanager
+    def errors_at(self, *path: str | int) -> Iterator[None]:
+        """Put the position of a value before a `UsageError` that it causes."""
+        try:
+            yield
+        except UsageError as error:
+            raise UsageError(f"{self.place(*path)}: {error}") from error
+
     @property
     def variables(self) -> Mapping[str, str]:
         """Values that were filled in for each `${NAME}`."""
@@ -433,7 +443,6 @@ def config_schema() -> dict[str, Any]:
 
 
 def schema_text() -> str:
-    """The JSON Schema file as it is shipped."""
     return json.dumps(config_schema(), indent=2, ensure_ascii=False) + "\n"
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Annotated, Any, Final, Literal, get_args
 from urllib.parse import urlsplit
 
@@ -123,11 +123,7 @@ def wrong_key(key: str, message: str) -> PydanticCustomError:
 
 
 def check_texts(key: str, texts: Iterable[str], *, is_one_line: bool = False) -> None:
-    """Refuse a text that no process and no request can be given.
-
-    Raises:
-        PydanticCustomError: an error of this key.
-    """
+    """Refuse a text that no process and no request can be given."""
     for text in texts:
         if "\0" in text:
             raise wrong_key(key, "has a NUL character, which cannot be passed on; remove it")
@@ -143,20 +139,27 @@ class Section(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True, use_attribute_docstrings=True)
 
 
-def _is_url(text: str) -> str:
+def _check(is_good: Callable[[str], object], expected: str) -> AfterValidator:
+    def check(text: str) -> str:
+        if not is_good(text):
+            raise must_be(expected)
+        return text
+
+    return AfterValidator(check)
+
+
+def _is_url(text: str) -> bool:
     try:
         parts = urlsplit(text)
         # Port 0 is nowhere; reading one that is no number raises.
         is_good = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
     except ValueError:
-        is_good = False
-    if not is_good or re.search(r"\s", text):
-        raise must_be("a URL such as http://localhost:8080/mcp")
-    return text
+        return False
+    return is_good and not re.search(r"\s", text)
 
 
 Text = Annotated[str, StringConstraints(min_length=1)]
-Url = Annotated[str, AfterValidator(_is_url)]
+Url = Annotated[str, _check(_is_url, "a URL such as http://localhost:8080/mcp")]
 Globs = tuple[Text, ...]
 
 
@@ -274,27 +277,19 @@ _PACKAGE: Final = re.compile(
 )
 
 
-def _is_package(text: str) -> str:
-    if not _PACKAGE.fullmatch(text):
-        raise must_be("a package name with an optional version, such as networkx==3.4.2")
-    return text
+def _is_set_name(text: str) -> bool:
+    return bool(re.fullmatch(r"[a-z][a-z0-9_]{0,30}", text)) and text not in ("bare", "data", "science", "main")
 
 
-def _is_module(text: str) -> str:
-    if not all(part.isidentifier() for part in text.split(".")):
-        raise must_be("the name of a module, such as networkx")
-    return text
+def _is_module(text: str) -> bool:
+    return all(part.isidentifier() for part in text.split("."))
 
 
-def _is_set_name(text: str) -> str:
-    if not re.fullmatch(r"[a-z][a-z0-9_]{0,30}", text) or text in ("bare", "data", "science", "main"):
-        raise must_be("lower-case letters, digits and underscores, and not bare, data, science or main")
-    return text
-
-
-Package = Annotated[str, AfterValidator(_is_package)]
-Module = Annotated[str, AfterValidator(_is_module)]
-SetName = Annotated[str, AfterValidator(_is_set_name)]
+Package = Annotated[str, _check(_PACKAGE.fullmatch, "a package name with an optional version, such as networkx==3.4.2")]
+Module = Annotated[str, _check(_is_module, "the name of a module, such as networkx")]
+SetName = Annotated[
+    str, _check(_is_set_name, "lower-case letters, digits and underscores, and not bare, data, science or main")
+]
 
 
 class LibrarySetConfig(Section):

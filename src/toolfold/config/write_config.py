@@ -40,11 +40,7 @@ class ServerEntry:
 
 
 class ConfigWriter:
-    """Makes entries for one `toolfold.yaml`; knows which variables are taken.
-
-    Args:
-        found: All servers that will be written: the variables that they refer to keep their meaning.
-    """
+    """Makes entries for one `toolfold.yaml`; knows the variables that its servers refer to."""
 
     def __init__(self, found: Iterable[ClientServer]) -> None:
         texts = (json.dumps([server.entry.get(key) for key in (*OF_STDIO, *OF_URL)]) for server in found)
@@ -55,11 +51,7 @@ class ConfigWriter:
         self._owners: dict[str, tuple[str, str]] = dict.fromkeys(references, ("", _REFERENCE_OWNER))
 
     def write(self, server: ClientServer) -> ServerEntry:
-        """Write one entry.
-
-        Raises:
-            UsageError: no server can be made of it.
-        """
+        """Write one entry; raises `UsageError` if it describes no usable server."""
         variables: dict[str, str] = {}
         replaced: dict[str, None] = {}
         before = ""
@@ -117,7 +109,6 @@ class ConfigWriter:
         return "".join([*parts, text[at:].replace("$", "$$")])
 
     def _name(self, server: str, hint: str, value: str) -> str:
-        """A variable for one secret of one server."""
         prefix, words = _as_variable(server), _as_variable(hint)
         base = words if words == prefix or words.startswith(f"{prefix}_") else f"{prefix}_{words}"
         base = base if base[:1].isalpha() else f"MCP_{base}"
@@ -209,7 +200,6 @@ class Secret:
 
 
 def is_secret_name(name: str) -> bool:
-    """Whether values under this name are secret."""
     return _NAME.search(name) is not None and _OF_A_PLACE.search(name) is None
 
 
@@ -227,7 +217,7 @@ def secrets_in(text: str, name: str = "") -> list[Secret]:
 
 
 def _candidates(text: str) -> Iterator[Secret]:
-    """The surest first."""
+    """Possible secrets, the surest first."""
     for match in _PASSWORD.finditer(text):
         yield Secret(*match.span("value"), "password")
     for pattern in _PAIRS:
@@ -254,6 +244,5 @@ def _is_mixed(piece: str) -> bool:
 
 
 def _is_path(text: str, at: int) -> bool:
-    """Whether the word around a place is a path of this machine."""
     begin = max((text.rfind(sign, 0, at) for sign in " \t\n=,\"'"), default=-1) + 1
     return re.match(r"[/~.]|[A-Za-z]:[\\/]|file:", text[begin:]) is not None
