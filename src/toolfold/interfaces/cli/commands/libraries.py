@@ -12,13 +12,12 @@ import typer
 
 from toolfold.errors import EngineUnavailable, UsageError
 from toolfold.interfaces.cli.options import ConfigOption, JsonOption
-from toolfold.interfaces.cli.output import write_json
 from toolfold.interfaces.cli.process import Exit
 from toolfold.interfaces.cli.setup import KEY_VARIABLE, nearest_config
 
 if TYPE_CHECKING:
     from toolfold.config import Config
-    from toolfold.models import InstalledSet
+    from toolfold.models import InstalledSet, Json
 
 
 _NONE: Final = "the config lists no packages"
@@ -58,7 +57,7 @@ def _sync(
             }
             for synced_set in synced_sets
         }
-        write_json({"lock": lock.name, "sets": sets})
+        _write_json({"lock": lock.name, "sets": sets})
         return Exit.FINISHED
     for synced_set in synced_sets:
         print(f"{synced_set.name}: {', '.join(f'{wheel.name} {wheel.version}' for wheel in synced_set.locked.wheels)}")
@@ -93,7 +92,7 @@ def _list(config: ConfigOption = None, json: JsonOption = False) -> int:
             ],
         }
     if json:
-        write_json(sets)
+        _write_json(sets)
         return Exit.FINISHED
     for name, entry in sets.items():
         print(
@@ -122,13 +121,20 @@ def _check(config: ConfigOption = None, json: JsonOption = False) -> int:
     for installed_set in library_sets(loaded_config):
         imports |= asyncio.run(_import_all(loaded_config, installed_set))
     if json:
-        write_json({"sets": states, "imports": {module: reason or None for module, reason in imports.items()}})
+        _write_json({"sets": states, "imports": {module: reason or None for module, reason in imports.items()}})
     else:
         lines = [f"{name}: {text}" for name, text in states.items()] or [_NONE]
         lines += [f"  import {module}: {reason or 'works'}" for module, reason in imports.items()]
         print("\n".join(lines))
     is_sound = not any(imports.values()) and all(text == "installed" for text in states.values())
     return Exit.FINISHED if is_sound else Exit.FAILED
+
+
+def _write_json(value: Json) -> None:
+    # Imported here for the same reason.
+    from toolfold.interfaces.cli.output import write_json  # noqa: PLC0415
+
+    write_json(value)
 
 
 def _config(path: Path | None) -> Config:
@@ -207,7 +213,7 @@ def _rekey(
 
     result = rekey_ledger(*_ledger_location(ledger, config), new_key)
     if json:
-        write_json({"executions": result.executions, "copy": result.copy or None})
+        _write_json({"executions": result.executions, "copy": result.copy or None})
         return 0
     noun = "execution" if result.executions == 1 else "executions"
     detail = f"the old file is kept as {result.copy!r}" if result.copy else "the ledger already has the new key"

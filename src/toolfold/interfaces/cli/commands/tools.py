@@ -14,8 +14,6 @@ import typer
 
 from toolfold.errors import UsageError
 from toolfold.interfaces.cli.options import ApiOption, JsonOption, ToolsOption
-from toolfold.interfaces.cli.output import write_json
-from toolfold.interfaces.media import value_as_json
 from toolfold.models import Json, Outcome, ToolSpec
 
 if TYPE_CHECKING:
@@ -111,7 +109,7 @@ def _stubs(
         reason = (error.strerror or str(error)).lower()
         raise UsageError(f"stubs cannot be written to {str(folder)!r}: {reason}; name another folder") from error
     if json:
-        write_json({"tools": len(specs), "files": sorted(map(str, files))})
+        _write_json({"tools": len(specs), "files": sorted(map(str, files))})
     else:
         print(f"{len(specs)} tools in {len(files)} files below {folder / 'tools'}")
     return 0
@@ -171,9 +169,17 @@ def _load(
         return asyncio.run(permitted_tools(config, [*loaded, *config_tools(config)], policy)), config
 
 
+def _write_json(value: Json) -> None:
+    # Imported here for the same reason.
+    from toolfold.display import value_as_json  # noqa: PLC0415
+    from toolfold.interfaces.cli.output import write_json  # noqa: PLC0415
+
+    write_json(value_as_json(value))
+
+
 def _print(descriptions: list[dict[str, Json]], *, as_json: bool) -> None:
     if as_json:
-        write_json(value_as_json(descriptions))
+        _write_json(descriptions)
         return
     names = [str(description["name"]) for description in descriptions]
     width = min(40, max(map(len, names), default=0))
