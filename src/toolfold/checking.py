@@ -140,7 +140,7 @@ class Checks:
 
 
 class LargeChecks:
-    """A few processes at a time, each for one text."""
+    """Checks of large texts, each in a process of its own, a few at a time."""
 
     def __init__(self) -> None:
         self._slots = _ProcessSlots()

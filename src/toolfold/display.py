@@ -32,7 +32,7 @@ _COLORS: Final = {"finished": "#1a7f37", "paused": "#9a6700", "running": "#0969d
 
 # Any, here and below: values of a program, and records whose classes are not known here.
 class OutcomeViews:
-    """For an outcome to inherit from."""
+    """JSON and HTML views for an outcome to inherit."""
 
     __slots__ = ()
 

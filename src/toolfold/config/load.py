@@ -47,7 +47,7 @@ class Mistake:
 
 @dataclass(slots=True)
 class ConfigDocument:
-    """A file's values and where each stands."""
+    """The values of a file, and the line of each."""
 
     value: Any = None
     lines: dict[KeyPath, int] = field(default_factory=dict)

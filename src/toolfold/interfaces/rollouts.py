@@ -225,7 +225,7 @@ class _Batch:
 
 @dataclass(frozen=True, slots=True)
 class _EpisodeRun:
-    """One environment on its way."""
+    """The episode of one environment."""
 
     batch: _Batch
     policy: Policy

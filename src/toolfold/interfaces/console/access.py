@@ -49,7 +49,7 @@ _HEADERS: Final = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Viewer:
-    """Sender of a request."""
+    """The sender of a request to the console."""
 
     tenant: str | None = None
     """`None` sees every tenant's."""

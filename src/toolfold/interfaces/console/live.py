@@ -96,7 +96,7 @@ class LiveExecution:
 
 
 class LedgerWatcher:
-    """Follows a ledger while somebody looks, and tells them what changed."""
+    """Follows a ledger while anyone is watching, and tells the watchers what changed."""
 
     def __init__(self, ledger: Ledger) -> None:
         self._ledger = ledger

@@ -86,7 +86,7 @@ class ProgramBatch:
 
 
 class _EnvironmentRunner:
-    """One environment's way to the batch."""
+    """The connection of one environment to the batch."""
 
     def __init__(self, link: ChildConnection, number: int, seed: int | None) -> None:
         self._link = link
@@ -102,7 +102,7 @@ class _EnvironmentRunner:
         return self._link.run(lambda child: work(self._with_seed(child)))
 
     def close(self) -> None:
-        """The batch outlives its environments."""
+        """Nothing: the batch outlives its environments."""
 
     def _with_seed(self, child: Child) -> Child:
         assert isinstance(child, _LocalChild)

@@ -95,7 +95,7 @@ class ChildConnection:
 
 
 class _ClientTask:
-    """A client that is entered and left by one task, as its cancel scopes want it."""
+    """A client that is entered and left in one task, as its cancel scopes require."""
 
     def __init__(self, connect: Connect) -> None:
         self._stop = asyncio.Event()

@@ -51,7 +51,7 @@ def default_connection_limit() -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConnectionLimits:
-    """What an interface puts up with."""
+    """Limits on the connections of a server."""
 
     connections: int = field(default_factory=default_connection_limit)
     head_seconds: float = 10.0
@@ -106,7 +106,7 @@ class Connections:
 
 
 class HttpConnection(H11Protocol):
-    """uvicorn's own, with an end to its patience."""
+    """uvicorn's connection, with timeouts for request heads and slow readers."""
 
     def __init__(self, connections: Connections, **options: Any) -> None:
         super().__init__(**options)

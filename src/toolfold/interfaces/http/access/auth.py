@@ -35,7 +35,7 @@ def headers_of(request: Request) -> dict[str, str]:
 
 
 class Caller(NamedTuple):
-    """A tenant, and what this one of its keys may do."""
+    """A tenant, and the roles of the key that it used."""
 
     tenant: str
     roles: frozenset[Role] = ALL_ROLES
@@ -62,7 +62,7 @@ _NOBODY: Final = Caller("")
 
 
 class Authenticator:
-    """Authenticator: from headers to a caller."""
+    """From the headers of requests to callers."""
 
     def __init__(self, settings: Settings) -> None:
         self._is_open = settings.is_open
@@ -192,7 +192,7 @@ class RefusalThrottle:
 
 
 class Paced:
-    """Keeps the pace of every request; the outermost thing that one meets."""
+    """Middleware that applies the throttle to every request; the outermost one."""
 
     def __init__(self, app: ASGIApp, *, auth: Authenticator, pace: RefusalThrottle) -> None:
         self._app = app

@@ -46,9 +46,8 @@ class JwtVerifier:
 # The keys of signed tokens, fetched from an address that may be slow, or gone.
 #
 # 1. One fetch at a time, whoever waits for it, in a thread of its own: a hanging address holds nobody else's threads.
-# 2. A key that was not there, or an address that did not answer, is not asked for again for a while: anybody can make
-# up
-# the names of keys.
+# 2. A key that was not there, or an address that did not answer, is not asked for again for a while: anybody can
+# make up the names of keys.
 
 _TIMEOUT_SECONDS: Final = 5
 _FRESH_SECONDS: Final = 300.0

@@ -23,7 +23,7 @@ _OWN_ROOM_BEHIND: Final = 9.0
 
 @dataclass(slots=True)
 class _Share:
-    """One tenant's part."""
+    """Counters and locks of one tenant."""
 
     turns: asyncio.Semaphore
     allowance: float
@@ -68,7 +68,7 @@ class _Turn:
 
 
 class Gate:
-    """Rates, turns and pauses of all tenants."""
+    """Rate limits, turns and pauses of all tenants."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
