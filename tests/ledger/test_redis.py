@@ -128,13 +128,13 @@ async def test_a_sealed_record_that_was_changed_or_moved_does_not_open(
 
 async def test_a_ledger_of_a_newer_toolfold_is_refused(new_ledger: Open, redis_server: RedisServer) -> None:
     with redis_server.client() as client:
-        client.hset("{toolfold}:facts", "format", 3)
+        client.hset("{toolfold}:facts", "format", 4)
 
     with pytest.raises(UsageError) as caught:
         new_ledger()
 
     assert str(caught.value) == (
-        f"ledger '{redis_server.url}' was made by a newer toolfold (format 3, this one reads 2); "
+        f"ledger '{redis_server.url}' was made by a newer toolfold (format 4, this one reads 3); "
         "update toolfold, or name another database"
     )
 

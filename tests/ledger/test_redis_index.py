@@ -1,4 +1,4 @@
-"""What finds executions on a Redis server: gone with what it finds, and migrated from the format before.
+"""What finds executions on a Redis server: gone with what it finds, and migrated from the formats before.
 
 The samples were written by the code of commit f546cd8: the keys of a server, without the times at which they expire.
 """
@@ -81,7 +81,7 @@ async def test_a_record_that_expired_leaves_the_lists_and_then_the_index(
 
         assert (gone, swept, index_keys(client)) == ([""] * len(FILTERS), 1, [])
     assert [key.rpartition(":")[0] for key in kept] == [
-        "by:interface", "by:session", "by:state", "by:status", "by:tool", "", *["titles"] * 5
+        "by:interface", "by:session", "by:state", "by:status", "by", "by:tool", ""
     ]  # fmt: skip
 
 
@@ -108,13 +108,11 @@ async def in_pages(ledger: RedisLedger, wanted: ExecutionFilter, size: int) -> l
     return [name for page in pages for name in page]
 
 
-@pytest.mark.parametrize(("read_bytes", "in_vain"), [(1, 5000), (1 << 20, 10)])
+@pytest.mark.parametrize("looked_at", [100, 20_000])
 async def test_a_text_is_found_newest_first_however_the_executions_came_in(
-    ledger: RedisLedger, monkeypatch: pytest.MonkeyPatch, read_bytes: int, in_vain: int
+    ledger: RedisLedger, monkeypatch: pytest.MonkeyPatch, looked_at: int
 ) -> None:
-    monkeypatch.setattr("toolfold.ledger.redis.listing._READ_BYTES", read_bytes)
-    monkeypatch.setattr("toolfold.ledger.redis.listing._IN_VAIN", in_vain)
-    monkeypatch.setattr("toolfold.ledger.redis.listing._FEW", 200)
+    monkeypatch.setattr("toolfold.ledger.redis.listing._LOOKED_AT", looked_at)
     luck = random.Random(7)
     facts = []
     for number in range(3000):
@@ -169,13 +167,9 @@ async def test_nothing_of_a_first_line_is_left_once_its_execution_was_deleted(
     await ledger.delete("b")
 
     with redis_server.client() as client:
-        kept = client.get(f"{AT}titles:1")
-    assert isinstance(kept, bytes)
-    assert (kept.count(b"secret"), kept.count(b"b"), await found(ledger, ExecutionFilter(text="secret"))) == (
-        2,
-        0,
-        "ca",
-    )
+        titles, entries = client.zrange(f"{AT}by:title", 0, -1), client.hkeys(f"{AT}indexed")
+    assert titles == [b"a\0'a secret'", b"c\0'c secret'"]
+    assert (sorted(entries), await found(ledger, ExecutionFilter(text="secret"))) == ([b"a", b"c"], "ca")
 
 
 KEYS = {"redis1": None, "redis1-sealed": "correct horse battery staple"}
@@ -220,29 +214,70 @@ def stored_values(client: redis.Redis) -> dict[str, Any]:
     return {**values, f"{AT}indexed": {name: msgspec.msgpack.decode(packed) for name, packed in index.items()}}
 
 
+def rename_doors(values: dict[str, Any]) -> dict[str, Any]:
+    """Values of format 1 as those of format 2: a door is an interface."""
+    renamed = {key.replace(":by:door:", ":by:interface:"): value for key, value in values.items()}
+    for key, value in renamed.items():
+        if key.startswith(f"{AT}x:"):
+            renamed[key] = {b"interface" if field == b"door" else field: value[field] for field in value}
+    renamed[f"{AT}indexed"] = {
+        execution_id: [place.replace("by:door:", "by:interface:") for place in places]
+        for execution_id, places in values[f"{AT}indexed"].items()
+    }
+    return {**renamed, f"{AT}facts": {**values[f"{AT}facts"], b"format": b"2"}}
+
+
+def to_format_2(client: redis.Redis) -> None:
+    for key, value in rename_doors(stored_values(client)).items():
+        if key.startswith(f"{AT}by:interface:"):
+            client.zadd(key, dict(value))
+            client.delete(key.replace(":by:interface:", ":by:door:"))
+        elif key == f"{AT}indexed":
+            client.hset(key, mapping={name: msgspec.msgpack.encode(places) for name, places in value.items()})
+        elif key.startswith(f"{AT}x:") or key == f"{AT}facts":
+            client.hset(key, mapping=value)
+            client.hdel(key, "door")
+
+
+def title_entries(block: bytes) -> dict[bytes, tuple[str, float]]:
+    """By execution: the titles in a block of formats 1 and 2 and when each began."""
+    lines = [line.partition(b"\0") for line in block.splitlines()]
+    return {line.split()[1]: (title.decode(), float(line.split()[0])) for title, _, line in lines}
+
+
+@pytest.mark.parametrize("version", [1, 2])
 @pytest.mark.parametrize("name", list(KEYS))
-async def test_a_ledger_of_format_1_is_migrated_with_every_value(
-    redis_server: RedisServer, opened: Callable[..., RedisLedger], monkeypatch: pytest.MonkeyPatch, name: str
+async def test_a_ledger_of_an_older_format_is_migrated_with_every_value(
+    redis_server: RedisServer,
+    opened: Callable[..., RedisLedger],
+    monkeypatch: pytest.MonkeyPatch,
+    name: str,
+    version: int,
 ) -> None:
     monkeypatch.setattr("toolfold.ledger.redis.connect._MIGRATED_AT_ONCE", 1)
     with redis_server.client() as client:
         restore(client, name)
-        before = stored_values(client)
+        before = rename_doors(stored_values(client))
+        if version == 2:
+            to_format_2(client)
+            assert stored_values(client) == before
 
         ledger = opened(key=KEYS[name])
         after = stored_values(client)
+        client.hset(f"{AT}facts", "format", version)  # as if it had been killed before the last step
+        opened(key=KEYS[name])
+        after_another = stored_values(client)
     contents = await sample_contents(ledger)
 
-    expected = {key.replace(":by:door:", ":by:interface:"): value for key, value in before.items()}
-    for key, value in expected.items():
-        if key.startswith(f"{AT}x:"):
-            expected[key] = {b"interface" if field == b"door" else field: value[field] for field in value}
-    expected[f"{AT}indexed"] = {
-        execution_id: [place.replace("by:door:", "by:interface:") for place in places]
-        for execution_id, places in before[f"{AT}indexed"].items()
-    }
-    expected[f"{AT}facts"] = {**before[f"{AT}facts"], b"format": b"2"}
-    assert after == expected
+    titles = title_entries(before.get(f"{AT}titles:1", b""))
+    expected = {key: value for key, value in before.items() if not key.startswith(f"{AT}titles:")}
+    expected[f"{AT}facts"] = {**before[f"{AT}facts"], b"format": b"3"}
+    if titles:
+        by_title = [(began_at, name + b"\0" + title.encode()) for name, (title, began_at) in titles.items()]
+        expected[f"{AT}by:title"] = [(member, began_at) for began_at, member in sorted(by_title)]
+        entries = before[f"{AT}indexed"].items()
+        expected[f"{AT}indexed"] = {name: [titles[name][0], *places[1:]] for name, places in entries}
+    assert (after, after_another) == (expected, expected)
     assert contents == SAMPLE_CONTENTS
 
 

@@ -19,7 +19,7 @@ from toolfold.errors import LedgerFailed, UsageError
 from toolfold.ledger.encryption import SALT_BYTES, NoSeal, Seal, seal_with
 from toolfold.ledger.redis import index, scripts
 
-FORMAT: Final = 2
+FORMAT: Final = 3
 SCHEMES: Final = ("redis", "rediss", "valkey", "valkeys", "unix")
 # Any: the settings are of many types, and the same for the first look and for the rest.
 SETTINGS: Final[dict[str, Any]] = {"protocol": 2, "socket_timeout": 10.0, "socket_connect_timeout": 3.0}
@@ -176,7 +176,7 @@ def _migrate(client: Redis, where: str, prefix: str) -> None:
             )
         if cursor == b"0":
             break
-    _log.warning("ledger %r was brought from format 1 to %d", where, FORMAT)
+    _log.warning("ledger %r was migrated to format %d", where, FORMAT)
 
 
 def _warn(client: Redis, where: str) -> None:

@@ -17,34 +17,28 @@ from toolfold.ledger.base import ExecutionFilter
 from toolfold.ledger.encryption import NoSeal, Seal
 from toolfold.ledger.listing import Row, Saving, ToolUse, matches_filter
 from toolfold.ledger.redis import index
-from toolfold.ledger.redis.index import ROWS, SEARCH_TITLES, TITLES, rows_of, searched_title
+from toolfold.ledger.redis.index import ROWS, rows_of, searched_title
 from toolfold.ledger.sqlite.listing import decode, encode
-from toolfold.models import MIB, Status
+from toolfold.models import Status
 from toolfold.tools.learning import MOST_TOOLS, Lesson, merge_lessons
 
 _PAGE: Final = 250
 _LOOKED_AT: Final = 20_000
 """Members that one script looks at: some ten milliseconds of the server."""
-_READ_BYTES: Final = 8 * MIB
-"""Of first lines, in one script: about as long."""
-_FEW: Final = 500
-"""Executions whose first lines are looked at one by one; of more, all first lines are read."""
-_IN_VAIN: Final = 5000
-"""First lines with the text, of executions that are not wanted; after those, the wanted are looked at one by one."""
 _IN_NO_LINE: Final = frozenset("\0\n")
 _FAILED: Final = tuple(status for status in get_args(Status) if status not in ("finished", "cancelled"))
 
 # Where in a set, from the newest on, whatever comes after an execution begins. Of those that began in the same moment
-# the later id comes first.
+# the later id comes first. A member of `by:title` begins with the id and a zero byte.
 _PLACE: Final = """
+local function id_of(member) return string.match(member, '^%Z*') end
 local function place_after(set, id, score)
   local place = redis.call('ZCOUNT', set, '(' .. score, '+inf')
-  local same = redis.call('ZREVRANGEBYSCORE', set, score, score)
-  for at, member in ipairs(same) do
-    if member == id then return place + at end
-  end
-  for _, member in ipairs(same) do
-    if member > id then place = place + 1 end
+  for _, member in ipairs(redis.call('ZREVRANGEBYSCORE', set, score, score)) do
+    local other = id_of(member)
+    if other == id then return place + 1 end
+    if other < id then return place end
+    place = place + 1
   end
   return place
 end
@@ -52,50 +46,55 @@ end
 
 _ROW_BY_ID: Final = ROWS + "return packed_row(ARGV[2])\n"
 
-# The smallest set is gone through, and its members are looked for in the others. Where it has too many members to look
-# at the first line of each, there is no answer.
+# The smallest set is gone through, and its members are looked for in the others. For a text it is `by:title`, unless
+# another set is so small that a look at one title after the other is faster.
 _SEARCH: Final = (
     ROWS
-    + TITLES
     + _PLACE
     + """
-local limit, steps, id, score, since, latest, text, most = tonumber(ARGV[2]), tonumber(ARGV[3]), unpack(ARGV, 4, 9)
-local set, others = at .. 'times', {}
+local limit, steps, id, score, since, latest, text = tonumber(ARGV[2]), tonumber(ARGV[3]), unpack(ARGV, 4, 8)
+local times, titles = at .. 'times', at .. 'by:title'
+local set, others = times, {}
 local fewest = redis.call('ZCARD', set)
-for place = 10, #ARGV do
-  local other = at .. ARGV[place]
-  local count = redis.call('ZCARD', other)
+local function choose(other, count)
   if count < fewest then fewest, set, other = count, other, set end
-  if other ~= at .. 'times' then table.insert(others, other) end
+  if other ~= times and other ~= titles then table.insert(others, other) end
 end
-if text ~= '' and fewest > tonumber(most) then return {} end
-if id ~= '' and score == '' then score = redis.call('ZSCORE', at .. 'times', id) end
+for place = 9, #ARGV do choose(at .. ARGV[place], redis.call('ZCARD', at .. ARGV[place])) end
+if text ~= '' then choose(titles, redis.call('ZCARD', titles) / 4) end
+if id ~= '' and score == '' then score = redis.call('ZSCORE', times, id) end
 if not score then return {'', 0, '', ''} end
 local place = latest == '' and 0 or redis.call('ZCOUNT', set, latest, '+inf')
 if id ~= '' then place = math.max(place, place_after(set, id, score)) end
 local last = redis.call('ZCOUNT', set, since, '+inf') - 1
-local found = {}
-local function is_wanted(id)
-  for _, other in ipairs(others) do
-    if not redis.call('ZSCORE', other, id) then return false end
-  end
-  if text == '' then return true end
-  local kept = redis.call('HGET', at .. 'indexed', id)
-  return kept and string.find(title_at(cmsgpack.unpack(kept)[1]), text, 1, true)
+local function has_text(id, member)
+  if set == titles then return string.find(member, text, #id + 2, true) end
+  local entry = redis.call('HGET', at .. 'indexed', id)
+  return entry and string.find(cmsgpack.unpack(entry)[1], text, 1, true)
 end
-while place <= last and steps > 0 and #found < limit do
+local function matching_row(member)
+  local id = id_of(member)
+  for _, other in ipairs(others) do
+    if not redis.call('ZSCORE', other, id) then return '' end
+  end
+  return (text == '' or has_text(id, member)) and packed_row(id) or ''
+end
+local rows, member = {}, ''
+while place <= last and steps > 0 and #rows < limit do
   local page = redis.call('ZREVRANGE', set, place, math.min(place + math.min(steps, 500) - 1, last))
   if #page == 0 then break end
   steps = steps - #page
-  for _, member in ipairs(page) do
-    if #found == limit then break end
-    local row = is_wanted(member) and packed_row(member) or ''
-    if row ~= '' then table.insert(found, row) end
-    place, id = place + 1, member
+  for number = 1, #page do
+    if #rows == limit then break end
+    place, member = place + 1, page[number]
+    if set ~= titles or string.find(member, text, 1, true) then
+      local row = matching_row(member)
+      if row ~= '' then table.insert(rows, row) end
+    end
   end
 end
-local is_more = place <= last and id ~= ''
-return {table.concat(found), is_more and 1 or 0, is_more and id or '', is_more and redis.call('ZSCORE', set, id) or ''}
+if place > last or member == '' then return {table.concat(rows), 0, '', ''} end
+return {table.concat(rows), 1, id_of(member), redis.call('ZSCORE', set, member)}
 """
 )
 
@@ -216,12 +215,8 @@ class RedisListing:
         is_more = True
         while remaining > 0 and is_more:
             page_size = min(remaining, _PAGE)
-            arguments = (*place, since, until, text)
-            packed, is_more, *place = (
-                await self._ask(_SEARCH, page_size, _LOOKED_AT, *arguments, _FEW, *sets)
-                or await self._ask(SEARCH_TITLES, page_size, _READ_BYTES, *arguments, _IN_VAIN, *sets)
-                or await self._ask(_SEARCH, page_size, _LOOKED_AT, *arguments, "inf", *sets)
-            )
+            arguments = (page_size, _LOOKED_AT, *place, since, until, text, *sets)
+            packed, is_more, *place = await self._ask(_SEARCH, *arguments)
             page = [row for row in rows_of(packed, self._seal) if matches_filter(*row, record_query)]
             remaining -= len(page)
             yield page
