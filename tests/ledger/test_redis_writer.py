@@ -20,7 +20,7 @@ async def test_a_writer_stops_while_somebody_hurries_it_and_the_server_is_away()
     async def wrote(count: int, size: int) -> None:
         raise AssertionError("nothing can be written")
 
-    writer = RedisWriter(send, "p:", NoSeal(), Retention(), 1000, wrote)
+    writer = RedisWriter(send, NoSeal(), Retention(), 1000, wrote)
     writer.begin(begun("a"))
     await asyncio.sleep(0)  # its task waits for company for what has gathered
     waiter = asyncio.get_running_loop().create_future()

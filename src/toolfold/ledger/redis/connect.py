@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import logging
 import secrets
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, Final
 from urllib.parse import urlsplit
 
@@ -56,23 +58,43 @@ def handshake(url: str, prefix: str, key: bytes | str | None, clock: SteadyClock
         UsageError: The ledger cannot be used, with the reason.
     """
     where = redact_url(url)
+    with _connected(url) as client:
+        _warn(client, where)
+        facts = _facts(client, prefix)
+        if int(facts["format"]) > FORMAT:
+            raise UsageError(
+                f"ledger {where!r} was made by a newer toolfold (format {facts['format']}, this one reads {FORMAT}); "
+                "update toolfold, or name another database"
+            )
+        seal = _seal(client, where, prefix, key, facts)
+        if int(facts["format"]) < FORMAT:
+            _migrate(client, where, prefix)
+        asked_at = steady_seconds()
+        # Any: the client types its answers for both of its kinds at once.
+        answer: Any = client.time()
+        set_clock(clock, answer, asked_at)
+        return seal
+
+
+@contextmanager
+def _connected(url: str) -> Iterator[Redis]:
     try:
         with Redis.from_url(url, retry=Retry(NoBackoff(), 0), **SETTINGS) as client:
-            _warn(client, where)
-            facts = _facts(client, prefix)
-            _check_format(facts, where)
-            seal = _seal(client, where, prefix, key, facts)
-            if int(facts["format"]) < FORMAT:
-                _migrate(client, where, prefix)
-            asked_at = steady_seconds()
-            # Any: the client types its answers for both of its kinds at once.
-            answer: Any = client.time()
-            set_clock(clock, answer, asked_at)
-            return seal
+            yield client
     except RedisError as error:
         raise UsageError(
-            f"ledger {where!r} cannot be used: {_reason(error)}; check the server and the address"
+            f"ledger {redact_url(url)!r} cannot be used: {_reason(error)}; check the server and the address"
         ) from error
+
+
+# Any: the client types its answers for both of its kinds at once.
+def _ask(client: Redis, prefix: str, script: str, *arguments: Any) -> Any:
+    return client.eval(*script_call(prefix, script, arguments))
+
+
+def script_call(prefix: str, script: str, arguments: Sequence[Any]) -> tuple[Any, ...]:
+    """What `EVAL` takes."""
+    return scripts.HEADER + script, 1, f"{{{prefix}}}", *arguments
 
 
 def set_clock(clock: SteadyClock, answer: tuple[int, int], asked_at: float) -> None:
@@ -87,14 +109,8 @@ def shared_secret(url: str, prefix: str, seal: Seal | NoSeal, name: str) -> byte
         UsageError: The server cannot be reached, or what it holds was changed.
     """
     new_secret = seal.seal(secrets.token_bytes(32), f"secret/{name}")
-    try:
-        with Redis.from_url(url, retry=Retry(NoBackoff(), 0), **SETTINGS) as client:
-            # Any: as below.
-            stored_secret: Any = client.eval(scripts.SHARED, 1, f"{{{prefix}}}", prefix, f"secret/{name}", new_secret)
-    except RedisError as error:
-        raise UsageError(
-            f"ledger {redact_url(url)!r} cannot be used: {_reason(error)}; check the server and the address"
-        ) from error
+    with _connected(url) as client:
+        _, stored_secret = _ask(client, prefix, scripts.AGREE, f"secret/{name}", new_secret, 1)
     return seal.open(stored_secret, f"secret/{name}")
 
 
@@ -151,24 +167,14 @@ def _seal(client: Redis, where: str, prefix: str, key: bytes | str | None, facts
 
 
 def _facts(client: Redis, prefix: str, key_id: str = "", salt: str = "") -> dict[str, str]:
-    # Any: the client types its answers for both of its kinds at once.
-    answer: Any = client.eval(scripts.OPEN, 1, f"{{{prefix}}}", prefix, str(FORMAT), key_id, salt)
+    answer = _ask(client, prefix, scripts.OPEN, FORMAT, key_id, salt)
     return {name: (value or b"").decode() for name, value in zip(("format", "key_id", "salt"), answer, strict=True)}
 
 
-def _check_format(facts: dict[str, str], where: str) -> None:
-    if int(facts["format"]) > FORMAT:
-        raise UsageError(
-            f"ledger {where!r} was made by a newer toolfold (format {facts['format']}, this one reads {FORMAT}); "
-            "update toolfold, or name another database"
-        )
-
-
 def _migrate(client: Redis, where: str, prefix: str) -> None:
-    # Any: as above.
-    cursor: Any = b"0"
+    cursor = b"0"
     while True:
-        cursor = client.eval(index.MIGRATE, 1, f"{{{prefix}}}", prefix, cursor, _MIGRATED_AT_ONCE)
+        cursor = _ask(client, prefix, index.MIGRATE, cursor, _MIGRATED_AT_ONCE)
         if cursor is None:
             raise UsageError(
                 f"ledger {where!r} has an index from before format 1, which is not read; "
@@ -180,7 +186,7 @@ def _migrate(client: Redis, where: str, prefix: str) -> None:
 
 
 def _warn(client: Redis, where: str) -> None:
-    # Any: as above.
+    # Any: the client types its answers for both of its kinds at once.
     facts: Any = client.info()
     if not facts.get("aof_enabled"):
         _log.warning("ledger %r does not survive a restart of its server; set 'appendonly yes' there", where)

@@ -29,7 +29,6 @@ _LENGTHS: Final = struct.Struct(f">{len(_FIELDS) + 1}I")
 
 # A row is the lengths of its values, and then the values. Nothing where the record is not there.
 ROWS: Final = f"""
-local at = '{{' .. ARGV[1] .. '}}:'
 local function packed_row(id)
   local row = redis.call('HMGET', at .. 'x:' .. id, {", ".join(f"'{name}'" for name in _FIELDS)})
   if not row[1] then return '' end
@@ -125,10 +124,9 @@ end
 # From formats 1 and 2, page by page: titles were in blocks, and format 1 called an interface a door. The answer is
 # where the next page begins, 0 at the end, and nothing where the index is older. A page may come twice.
 MIGRATE: Final = """
-local at = '{' .. ARGV[1] .. '}:'
-if ARGV[2] == '0' and (redis.call('EXISTS', at .. 'titles') == 1
+if ARGV[1] == '0' and (redis.call('EXISTS', at .. 'titles') == 1
     or redis.call('ZCARD', at .. 'times') ~= redis.call('HLEN', at .. 'indexed')) then return false end
-local page = redis.call('HSCAN', at .. 'indexed', ARGV[2], 'COUNT', ARGV[3])
+local page = redis.call('HSCAN', at .. 'indexed', ARGV[1], 'COUNT', ARGV[2])
 for place = 1, #page[2], 2 do
   local id, entry = page[2][place], cmsgpack.unpack(page[2][place + 1])
   local row = at .. 'x:' .. id

@@ -41,25 +41,27 @@ class Leases:
         owner: What the leases of this replica say; no other has it.
         seconds: How long a lease lasts that is not renewed.
         clock: Set by the server's with each beat: another server may have taken its place.
+
+    Raises:
+        UsageError: The duration makes no sense.
     """
 
     def __init__(self, ask: Ask, owner: str, seconds: float, clock: SteadyClock) -> None:
         self._ask = ask
         self._owner = owner
         self._seconds = seconds
+        if not 0.001 <= seconds <= 86_400:
+            raise UsageError(f"a lease lasts between a millisecond and a day, not {seconds!r} seconds")
+        self._milliseconds = int(seconds * 1000)
         self._clock = clock
         self._leases: dict[str, _Lease] = {}
-        self._claimed: set[str] = set()
-        self._turns: dict[str, str] = {}
+        self._claims: dict[str, str] = {}
+        """Owners of the executions that have not begun and of the turns of sessions, by name."""
 
     @property
     def terms(self) -> tuple[str, int]:
-        """Owner and duration in milliseconds, for the scripts that take a lease with a write.
-
-        Raises:
-            UsageError: The duration makes no sense.
-        """
-        return self._owner, milliseconds(self._seconds)
+        """Owner and duration in milliseconds, for the scripts that take a lease with a write."""
+        return self._owner, self._milliseconds
 
     def record_write(self, write: Write) -> None:
         """A write was done, and held the lease of its execution; the last one let go of it."""
@@ -80,15 +82,11 @@ class Leases:
 
     async def claim(self, execution_id: str) -> bool:
         """Take the lease of an execution that has not begun, and renew it until `unclaim`; false if another has it."""
-        answer = await self._ask(scripts.LEASE, execution_id, self._owner, milliseconds(self._seconds))
-        if answer.decode() != self._owner:
-            return False
-        self._claimed.add(execution_id)
-        return True
+        return await self._claim(execution_id, self._owner)
 
     def unclaim(self, execution_id: str) -> None:
         """It has begun, and its writes hold the lease; or it never will."""
-        self._claimed.discard(execution_id)
+        self._claims.pop(execution_id, None)
 
     async def beat(self, execution_ids: Collection[str]) -> list[str]:
         """Say that this replica is there, and renew the leases of these executions; those that another has now."""
@@ -103,11 +101,9 @@ class Leases:
         lost_ids: list[str] = []
         for place in range(0, max(1, len(leases)), _AT_ONCE):
             lost_ids += await self._renew(leases[place : place + _AT_ONCE])
-        for claimed_id in tuple(self._claimed):
-            await self._ask(scripts.LEASE, claimed_id, self._owner, milliseconds(self._seconds))
-        turns = [word for turn in self._turns.items() for word in turn]
-        for place in range(0, len(turns), 2 * _AT_ONCE):
-            await self._ask(scripts.TURNS, milliseconds(self._seconds), *turns[place : place + 2 * _AT_ONCE])
+        claims = [word for claim in self._claims.items() for word in claim]
+        for place in range(0, len(claims), 2 * _AT_ONCE):
+            await self._ask(scripts.RENEW, self._milliseconds, *claims[place : place + 2 * _AT_ONCE])
         return lost_ids
 
     async def replicas(self) -> list[str]:
@@ -135,16 +131,11 @@ class Leases:
 
     async def take_turn(self, session: str, turn: str) -> bool:
         """Whether this turn has the session now; it keeps it until `end_turn`, wherever its execution goes on."""
-        name = f"session/{session}"
-        answer = await self._ask(scripts.LEASE, name, turn, milliseconds(self._seconds))
-        if answer.decode() != turn:
-            return False
-        self._turns[name] = turn
-        return True
+        return await self._claim(f"session/{session}", turn)
 
     def forget_turn(self, session: str) -> str:
         """Do not renew it any more: its execution goes on elsewhere, or is over."""
-        return self._turns.pop(f"session/{session}", "")
+        return self._claims.pop(f"session/{session}", "")
 
     async def end_turn(self, session: str, turn: str) -> None:
         """The next one may have the session."""
@@ -154,10 +145,17 @@ class Leases:
         """Executions that nobody holds, and of which nobody wrote for so long."""
         return [execution_id.decode() for execution_id in await self._ask(scripts.ABANDONED, repr(seconds), _AT_ONCE)]
 
+    async def _claim(self, name: str, owner: str) -> bool:
+        answer = await self._ask(scripts.LEASE, name, owner, self._milliseconds)
+        if answer.decode() != owner:
+            return False
+        self._claims[name] = owner
+        return True
+
     async def _renew(self, leases: Collection[tuple[str, _Lease]]) -> list[str]:
         asked_at = time.monotonic()
         pairs = [word for execution_id, lease in leases for word in (execution_id, lease.epoch)]
-        answer = await self._ask(scripts.BEAT, self._owner, milliseconds(self._seconds), *pairs)
+        answer = await self._ask(scripts.BEAT, *self.terms, *pairs)
         lost_ids = {execution_id.decode() for execution_id in answer}
         for execution_id, lease in leases:
             if execution_id in lost_ids:
@@ -165,14 +163,3 @@ class Leases:
             else:
                 lease.until = max(lease.until, asked_at + self._seconds)
         return sorted(lost_ids)
-
-
-def milliseconds(seconds: float) -> int:
-    """The length of a lease.
-
-    Raises:
-        UsageError: It makes no sense.
-    """
-    if not 0.001 <= seconds <= 86_400:
-        raise UsageError(f"a lease lasts between a millisecond and a day, not {seconds!r} seconds")
-    return int(seconds * 1000)

@@ -44,7 +44,7 @@ local function place_after(set, id, score)
 end
 """
 
-_ROW_BY_ID: Final = ROWS + "return packed_row(ARGV[2])\n"
+_ROW_BY_ID: Final = ROWS + "return packed_row(ARGV[1])\n"
 
 # The smallest set is gone through, and its members are looked for in the others. For a text it is `by:title`, unless
 # another set is so small that a look at one title after the other is faster.
@@ -52,7 +52,7 @@ _SEARCH: Final = (
     ROWS
     + _PLACE
     + """
-local limit, steps, id, score, since, latest, text = tonumber(ARGV[2]), tonumber(ARGV[3]), unpack(ARGV, 4, 8)
+local limit, steps, id, score, since, latest, text = tonumber(ARGV[1]), tonumber(ARGV[2]), unpack(ARGV, 3, 7)
 local times, titles = at .. 'times', at .. 'by:title'
 local set, others = times, {}
 local fewest = redis.call('ZCARD', set)
@@ -60,7 +60,7 @@ local function choose(other, count)
   if count < fewest then fewest, set, other = count, other, set end
   if other ~= times and other ~= titles then table.insert(others, other) end
 end
-for place = 9, #ARGV do choose(at .. ARGV[place], redis.call('ZCARD', at .. ARGV[place])) end
+for place = 8, #ARGV do choose(at .. ARGV[place], redis.call('ZCARD', at .. ARGV[place])) end
 if text ~= '' then choose(titles, redis.call('ZCARD', titles) / 4) end
 if id ~= '' and score == '' then score = redis.call('ZSCORE', times, id) end
 if not score then return {'', 0, '', ''} end
@@ -99,8 +99,7 @@ return {table.concat(rows), 1, id_of(member), redis.call('ZSCORE', set, member)}
 )
 
 _COUNTS: Final = """
-local at = '{' .. ARGV[1] .. '}:'
-local since, tenant = ARGV[2], ARGV[3] == '1' and ARGV[4]
+local since, tenant = ARGV[1], ARGV[2] == '1' and ARGV[3]
 local counts = {}
 for _, state in ipairs({'running', 'paused'}) do
   local count = 0
@@ -112,7 +111,7 @@ for _, state in ipairs({'running', 'paused'}) do
 end
 table.insert(counts, redis.call('ZCOUNT', at .. (tenant and 'of:' .. tenant or 'times'), since, '+inf'))
 local failed = 0
-for place = 5, #ARGV do
+for place = 4, #ARGV do
   local set = at .. 'by:status:' .. ARGV[place]
   if not tenant then
     failed = failed + redis.call('ZCOUNT', set, since, '+inf')
@@ -129,9 +128,8 @@ return counts
 _SAVINGS: Final = (
     _PLACE
     + """
-local at = '{' .. ARGV[1] .. '}:'
-local steps, id, score, since, bucket = tonumber(ARGV[2]), ARGV[3], ARGV[4], ARGV[5], tonumber(ARGV[6])
-local set = at .. (ARGV[7] == '1' and 'of:' .. ARGV[8] or 'times')
+local steps, id, score, since, bucket = tonumber(ARGV[1]), ARGV[2], ARGV[3], ARGV[4], tonumber(ARGV[5])
+local set = at .. (ARGV[6] == '1' and 'of:' .. ARGV[7] or 'times')
 local place = id == '' and 0 or place_after(set, id, score)
 local last = redis.call('ZCOUNT', set, since, '+inf') - 1
 local page = place <= last and redis.call('ZREVRANGE', set, place, math.min(place + steps - 1, last)) or {}
@@ -245,8 +243,7 @@ _MOST_WAITING: Final = 1_000
 _log: Final = logging.getLogger("toolfold.ledger")
 
 _LEARN: Final = """
-local at = '{' .. ARGV[1] .. '}:'
-local tenant, tool, before, after, most_tools, most_tenants, seconds = unpack(ARGV, 2, 8)
+local tenant, tool, before, after, most_tools, most_tenants, seconds = unpack(ARGV, 1, 7)
 local key, tenants = at .. 'lessons:' .. tenant, at .. 'lessons'
 local there = redis.call('HGET', key, tool) or ''
 if there ~= before then return there end
@@ -262,7 +259,7 @@ for _, oldest in ipairs(redis.call('ZRANGE', tenants, 0, -1 - tonumber(most_tena
 end
 return 1
 """
-_LEARNED: Final = "return redis.call('HGETALL', '{' .. ARGV[1] .. '}:lessons:' .. ARGV[2])"
+_LEARNED: Final = "return redis.call('HGETALL', at .. 'lessons:' .. ARGV[1])"
 
 
 class RedisLessons:

@@ -1,15 +1,15 @@
 """Lua scripts that a Redis ledger runs on its server: each is one step that no other process can split.
 
-Every key holds `{prefix}`, so that all are in one slot of a cluster. Times are the server's.
+`HEADER` goes before each. Every key holds `{prefix}`, so that all are in one slot of a cluster. Times are the server's.
 
 * `x:<id>`   hash, one execution: what listings and fences read, its start, snapshot and outcome
 * `p:<id>`   list of batches of entries
 * `l:<id>`   owner of a lease; it expires by itself. It changes with the epoch, or within a write that has the epoch
 * `g:<hex>`  tools that were granted; `grants` counts the executions that share them
-* `times`, `ids`, `of:<tenant>`   sorted sets for listings; `by:…`, `titles:…` and `indexed`: see `redis_index`
+* `times`, `ids`, `of:<tenant>`   sorted sets for listings; `by:…` and `indexed`: see `index`
 * `open`, `ended`   sorted sets by the last word; `sizes`, `origins`, `total` for what retention needs to know
 * `expiring`   sorted set of open executions with a deadline of their own, by when they are forgotten
-* `lessons:<tenant>`   hash of what tools were seen to return, written by `redis_lessons`; `lessons` by the last word
+* `lessons:<tenant>`   hash of what tools were seen to return, written by `RedisLessons`; `lessons` by the last word
 * `changes`   stream of ids, one for each write, in their order; what followers read
 * `leased`   sorted set of open executions whose writer holds leases, by the last word; `replicas` by when they lapse
 
@@ -23,10 +23,12 @@ from typing import Final
 
 from toolfold.ledger.redis.index import INDEXING
 
+HEADER: Final = "local at = KEYS[1] .. ':'\n"
+"""`KEYS[1]` is the prefix in braces."""
+
 # Seconds with fractions: `tostring` of Lua would round them.
 _BEGINNING: Final = """
-local at = '{' .. ARGV[1] .. '}:'
-local id = ARGV[2]
+local id = ARGV[1]
 local row, pieces = at .. 'x:' .. id, at .. 'p:' .. id
 local clock = redis.call('TIME')
 local now = string.format('%d.%06d', clock[1], clock[2])
@@ -51,15 +53,21 @@ local function hold(state, owner, milliseconds)
 end
 """
 
+
+def _execution_script(body: str) -> str:
+    """A script on the execution whose id is its first argument."""
+    return _BEGINNING + body
+
+
 WRITE: Final = (
     _BEGINNING
     + INDEXING
     + """
-local epoch, follows, name, body, calls, bytes, is_full = unpack(ARGV, 3, 9)
-local state, status, seconds, outcome, milliseconds, facts, tools, saved, owner, lease = unpack(ARGV, 10, 19)
-if #ARGV > 19 then
+local epoch, follows, name, body, calls, bytes, is_full = unpack(ARGV, 2, 8)
+local state, status, seconds, outcome, milliseconds, facts, tools, saved, owner, lease = unpack(ARGV, 9, 18)
+if #ARGV > 18 then
   local begun, title, session, tenant, began_at, granted, grant, key_id, mark, expires, interface, searched =
-    unpack(ARGV, 20, 31)
+    unpack(ARGV, 19, 30)
   local there = redis.call('HGET', row, 'mark')
   if there then return there == mark and 'doubt' or 'twice' end
   if (redis.call('HGET', at .. 'facts', 'key_id') or '') ~= key_id then return 'key' end
@@ -114,10 +122,8 @@ return 'ok'
 """
 )
 
-LOOK: Final = (
-    _BEGINNING
-    + """
-local doubted, follows, name = unpack(ARGV, 3, 5)
+LOOK: Final = _execution_script("""
+local doubted, follows, name = unpack(ARGV, 2, 4)
 local last = redis.call('HGET', row, 'last')
 if not last then return {'unknown'} end
 local answer = 'known'
@@ -128,82 +134,62 @@ if doubted ~= '' then
 end
 local there = redis.call('HMGET', row, 'epoch', 'last', 'bytes', 'is_full')
 return {answer, there[1], there[2], redis.call('LLEN', pieces), there[3], there[4]}
-"""
-)
+""")
 
-TAKEOVER: Final = (
-    _BEGINNING
-    + """
+TAKEOVER: Final = _execution_script("""
 local state = redis.call('HGET', row, 'state')
 if not state then return {'unknown'} end
 if state == 'ended' then return {'ended'} end
-local owner = ARGV[5]
+local owner = ARGV[4]
 if owner ~= '' then
   local there = redis.call('GET', at .. 'l:' .. id)
   if there and there ~= owner then return {'leased'} end
-  hold(state, owner, ARGV[6])
+  hold(state, owner, ARGV[5])
 end
 redis.call('HINCRBY', row, 'epoch', 1)
-redis.call('HSET', row, 'last', ARGV[3])
-touch(state, ARGV[4])
+redis.call('HSET', row, 'last', ARGV[2])
+touch(state, ARGV[3])
 local there = redis.call('HMGET', row, 'epoch', 'last', 'bytes', 'is_full')
 return {'known', there[1], there[2], redis.call('LLEN', pieces), there[3], there[4]}
-"""
-)
+""")
 
-LOAD: Final = (
-    _BEGINNING
-    + """
+LOAD: Final = _execution_script("""
 local there = redis.call('HMGET', row, 'state', 'epoch', 'begun', 'outcome', 'granted', 'is_full')
 if not there[1] then return {} end
 local grant = redis.call('GET', at .. 'g:' .. there[5])
 return {there[1], there[2], there[3], there[4], there[5], grant, there[6], redis.call('LRANGE', pieces, 0, -1)}
-"""
-)
+""")
 
-STORY: Final = (
-    _BEGINNING
-    + """
+STORY: Final = _execution_script("""
 local there = redis.call('HMGET', row, 'state', 'epoch', 'outcome')
 if not there[1] then return {} end
-return {there[1], there[2], there[3], redis.call('LRANGE', pieces, ARGV[3], -1)}
-"""
-)
+return {there[1], there[2], there[3], redis.call('LRANGE', pieces, ARGV[2], -1)}
+""")
 
 # The oldest that is there, and the latest; a server that is new has none.
 CHANGES: Final = """
-local key = '{' .. ARGV[1] .. '}:changes'
+local key = at .. 'changes'
 local first, last = redis.call('XRANGE', key, '-', '+', 'COUNT', 1), redis.call('XREVRANGE', key, '+', '-', 'COUNT', 1)
 return {first[1] and first[1][1] or '', last[1] and last[1][1] or '0-0'}
 """
 
 # The first decision on a call, while its execution has not ended.
-DECIDE: Final = (
-    _BEGINNING
-    + """
-local epoch, call, body = unpack(ARGV, 3, 5)
+DECIDE: Final = _execution_script("""
+local epoch, call, body = unpack(ARGV, 2, 4)
 local there = redis.call('HMGET', row, 'state', 'epoch')
 if not there[1] or there[1] == 'ended' or there[2] ~= epoch then return 0 end
 local added = redis.call('HSETNX', row, 'decided/' .. epoch .. '/' .. call, body)
 redis.call('XADD', at .. 'changes', 'MAXLEN', '~', 200000, '*', 'id', id)
 return added
-"""
-)
+""")
 
-DECISION: Final = """
-return redis.call('HGET', '{' .. ARGV[1] .. '}:x:' .. ARGV[2], ARGV[3])
-"""
-
-SNAPSHOT: Final = """
-return redis.call('HGET', '{' .. ARGV[1] .. '}:x:' .. ARGV[2], 'snapshot')
-"""
+FIELD: Final = "return redis.call('HGET', at .. 'x:' .. ARGV[1], ARGV[2])"
 
 # Goes on where an execution expired and its place in the set is not tidied yet.
 FIND: Final = """
-local at = '{' .. ARGV[1] .. '}:'
-local limit, found, offset = tonumber(ARGV[4]), {}, 0
+local limit, found, offset = tonumber(ARGV[3]), {}, 0
 while #found < limit do
-  local page = redis.call('ZRANGEBYLEX', at .. 'ids', ARGV[2], ARGV[3], 'LIMIT', offset, limit)
+  local page = redis.call('ZRANGEBYLEX', at .. 'ids', ARGV[1], ARGV[2], 'LIMIT', offset, limit)
   for _, id in ipairs(page) do
     if #found < limit and redis.call('EXISTS', at .. 'x:' .. id) == 1 then table.insert(found, id) end
   end
@@ -215,11 +201,10 @@ return found
 
 # The first to name a key decides; a ledger with records has decided already.
 OPEN: Final = """
-local at = '{' .. ARGV[1] .. '}:'
-redis.call('HSETNX', at .. 'facts', 'format', ARGV[2])
-if ARGV[3] ~= '' and redis.call('EXISTS', at .. 'times') == 0 then
-  if redis.call('HSETNX', at .. 'facts', 'key_id', ARGV[3]) == 1 then
-    redis.call('HSET', at .. 'facts', 'salt', ARGV[4])
+redis.call('HSETNX', at .. 'facts', 'format', ARGV[1])
+if ARGV[2] ~= '' and redis.call('EXISTS', at .. 'times') == 0 then
+  if redis.call('HSETNX', at .. 'facts', 'key_id', ARGV[2]) == 1 then
+    redis.call('HSET', at .. 'facts', 'salt', ARGV[3])
   end
 end
 return redis.call('HMGET', at .. 'facts', 'format', 'key_id', 'salt')
@@ -227,33 +212,30 @@ return redis.call('HMGET', at .. 'facts', 'format', 'key_id', 'salt')
 
 # What is given back is who holds it now, or nothing.
 LEASE: Final = """
-local key = '{' .. ARGV[1] .. '}:l:' .. ARGV[2]
+local key = at .. 'l:' .. ARGV[1]
 local owner = redis.call('GET', key)
-if owner and owner ~= ARGV[3] then return owner end
-redis.call('SET', key, ARGV[3], 'PX', ARGV[4])
-return ARGV[3]
+if owner and owner ~= ARGV[2] then return owner end
+redis.call('SET', key, ARGV[2], 'PX', ARGV[3])
+return ARGV[2]
 """
 
 RELEASE: Final = """
-local key = '{' .. ARGV[1] .. '}:l:' .. ARGV[2]
-if redis.call('GET', key) ~= ARGV[3] then return 0 end
+local key = at .. 'l:' .. ARGV[1]
+if redis.call('GET', key) ~= ARGV[2] then return 0 end
 return redis.call('DEL', key)
 """
 
 TIME: Final = "return redis.call('TIME')"
 
-OWNER: Final = """
-return redis.call('GET', '{' .. ARGV[1] .. '}:l:' .. ARGV[2])
-"""
+OWNER: Final = "return redis.call('GET', at .. 'l:' .. ARGV[1])"
 
 # Who has the right epoch has the lease, even where it lapsed while the server was away: nobody took it over.
 BEAT: Final = """
-local at = '{' .. ARGV[1] .. '}:'
-local owner, milliseconds = ARGV[2], tonumber(ARGV[3])
+local owner, milliseconds = ARGV[1], tonumber(ARGV[2])
 local clock = redis.call('TIME')
 local now = clock[1] * 1000 + math.floor(clock[2] / 1000)
 local lost = {}
-for place = 4, #ARGV, 2 do
+for place = 3, #ARGV, 2 do
   local row = redis.call('HMGET', at .. 'x:' .. ARGV[place], 'epoch', 'state')
   if row[1] == ARGV[place + 1] and row[2] ~= 'ended' then
     redis.call('SET', at .. 'l:' .. ARGV[place], owner, 'PX', milliseconds)
@@ -266,12 +248,12 @@ redis.call('ZADD', at .. 'replicas', now + milliseconds, owner)
 return lost
 """
 
-# Turns of sessions: whoever has one keeps it, also where it lapsed and nobody else took it.
-TURNS: Final = """
-for place = 3, #ARGV, 2 do
-  local key = '{' .. ARGV[1] .. '}:l:' .. ARGV[place]
+# Claims and turns of sessions: whoever has one keeps it, also where it lapsed and nobody else took it.
+RENEW: Final = """
+for place = 2, #ARGV, 2 do
+  local key = at .. 'l:' .. ARGV[place]
   local there = redis.call('GET', key)
-  if not there or there == ARGV[place + 1] then redis.call('SET', key, ARGV[place + 1], 'PX', ARGV[2]) end
+  if not there or there == ARGV[place + 1] then redis.call('SET', key, ARGV[place + 1], 'PX', ARGV[1]) end
 end
 return 1
 """
@@ -279,26 +261,24 @@ return 1
 REPLICAS: Final = """
 local clock = redis.call('TIME')
 local now = clock[1] * 1000 + math.floor(clock[2] / 1000)
-return redis.call('ZRANGEBYSCORE', '{' .. ARGV[1] .. '}:replicas', now, '+inf')
+return redis.call('ZRANGEBYSCORE', at .. 'replicas', now, '+inf')
 """
 
 LEAVE: Final = """
-local at = '{' .. ARGV[1] .. '}:'
-if ARGV[3] == '1' then redis.call('ZREM', at .. 'replicas', ARGV[2]) end
-for place = 4, #ARGV do
+if ARGV[2] == '1' then redis.call('ZREM', at .. 'replicas', ARGV[1]) end
+for place = 3, #ARGV do
   local key = at .. 'l:' .. ARGV[place]
-  if redis.call('GET', key) == ARGV[2] then redis.call('DEL', key) end
+  if redis.call('GET', key) == ARGV[1] then redis.call('DEL', key) end
 end
 return 1
 """
 
 # Those whose owner is gone and whose time must be over: their last word is older than any may wait.
 ABANDONED: Final = """
-local at = '{' .. ARGV[1] .. '}:'
 local clock = redis.call('TIME')
-local latest = string.format('%.6f', clock[1] + clock[2] / 1000000 - tonumber(ARGV[2]))
+local latest = string.format('%.6f', clock[1] + clock[2] / 1000000 - tonumber(ARGV[1]))
 local found = {}
-for _, id in ipairs(redis.call('ZRANGEBYSCORE', at .. 'leased', '-inf', latest, 'LIMIT', 0, ARGV[3])) do
+for _, id in ipairs(redis.call('ZRANGEBYSCORE', at .. 'leased', '-inf', latest, 'LIMIT', 0, ARGV[2])) do
   if redis.call('EXISTS', at .. 'x:' .. id) == 0 then
     redis.call('ZREM', at .. 'leased', id)
   elseif redis.call('EXISTS', at .. 'l:' .. id) == 0 then
@@ -310,26 +290,13 @@ return found
 
 # The first to ask decides.
 AGREE: Final = """
-local facts = '{' .. ARGV[1] .. '}:facts'
-local is_new = ARGV[4] == '1' and redis.call('HSETNX', facts, ARGV[2], ARGV[3]) or 0
-return {is_new, redis.call('HGET', facts, ARGV[2]) or ''}
+local facts = at .. 'facts'
+local is_new = ARGV[3] == '1' and redis.call('HSETNX', facts, ARGV[1], ARGV[2]) or 0
+return {is_new, redis.call('HGET', facts, ARGV[1]) or ''}
 """
-
-SHARED: Final = """
-local facts = '{' .. ARGV[1] .. '}:facts'
-redis.call('HSETNX', facts, ARGV[2], ARGV[3])
-return redis.call('HGET', facts, ARGV[2])
-"""
-
-
-# ----------------------------------------------------------------------------------------------------
-# The Lua with which a Redis ledger forgets executions; the keys are explained in `redis_scripts`.
 
 _FORGET: Final = (
-    """
-local at = '{' .. ARGV[1] .. '}:'
-"""
-    + INDEXING
+    INDEXING
     + """
 local function forget(id)
   local origin = redis.call('HGET', at .. 'origins', id) or ''
@@ -354,8 +321,8 @@ end
 DELETE: Final = (
     _FORGET
     + """
-local is_known = redis.call('EXISTS', at .. 'x:' .. ARGV[2])
-forget(ARGV[2])
+local is_known = redis.call('EXISTS', at .. 'x:' .. ARGV[1])
+forget(ARGV[1])
 return is_known
 """
 )
@@ -363,8 +330,8 @@ return is_known
 SWEEP: Final = (
     _FORGET
     + """
-local age, open_age, executions, total_bytes, at_once = tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4]),
-  tonumber(ARGV[5]), tonumber(ARGV[6])
+local age, open_age, executions, total_bytes, at_once = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3]),
+  tonumber(ARGV[4]), tonumber(ARGV[5])
 local clock = redis.call('TIME')
 local now = clock[1] + clock[2] / 1000000
 local gone = 0

@@ -7,7 +7,6 @@ restart. The lease that says which replica holds an execution lives beside its r
 from __future__ import annotations
 
 import asyncio
-import logging
 import re
 import time
 import zlib
@@ -44,12 +43,12 @@ from toolfold.ledger.base import (
 from toolfold.ledger.encryption import NoSeal, Seal, seal_for_snapshots
 from toolfold.ledger.listing import Saving, ToolUse
 from toolfold.ledger.redis import scripts
-from toolfold.ledger.redis import scripts as redis_scripts
 from toolfold.ledger.redis.connect import (
     SETTINGS,
     handshake,
     plain_address,
     redact_url,
+    script_call,
     server_failure,
     shared_secret,
     sockets_of,
@@ -58,85 +57,14 @@ from toolfold.ledger.redis.index import STATES
 from toolfold.ledger.redis.leases import Leases
 from toolfold.ledger.redis.listing import RedisLessons, RedisListing
 from toolfold.ledger.redis.writer import RedisWriter, log
-from toolfold.ledger.redis.writes import SLOW_BYTES, Job, RedisRecord, milliseconds, update_record
+from toolfold.ledger.redis.writes import SLOW_BYTES, Job, RedisRecord, milliseconds, refusal, update_record
 from toolfold.models import Outcome
 from toolfold.tools.learning import Lesson
 
-# ----------------------------------------------------------------------------------------------------
-# The stream of changes on a Redis server, read as it grows; a server that goes away is waited for.
-
-_AT_ONCE: Final = 1000
+_CHANGES_AT_ONCE: Final = 1000
 _BLOCK_MILLISECONDS: Final = 2000
 _AWAY_SECONDS: Final = 0.5
 _STREAM_ID: Final = re.compile(r"[0-9]{1,18}-[0-9]{1,18}")
-_log: Final = logging.getLogger("toolfold.ledger")
-
-
-class ChangeStream:
-    """For the ledger to inherit from: what others write, and what people decide."""
-
-    _url: str
-    _prefix: str
-    _is_closed: bool
-
-    # Any: what a script answers is between it and whoever asks.
-    async def _ask(self, script: str, *arguments: Any) -> Any:
-        raise NotImplementedError
-
-    async def follow(self, after: str | None = None) -> AsyncIterator[LedgerChange]:
-        if after is not None and not is_stream_id(after):
-            raise UsageError(f"invalid cursor {after!r}; take the one of the last change")
-        cursor = after
-        while not self._is_closed:
-            first, last = await self._ask(scripts.CHANGES)
-            if cursor is None or is_behind(cursor, first.decode()):
-                cursor = last.decode()
-                yield LedgerChange(cursor=cursor, execution_id="")
-            async for change in changes_on(self._url, f"{{{self._prefix}}}:changes", cursor):
-                yield change
-                cursor = change.cursor
-
-    async def decide(self, execution_id: str, epoch: int, call_id: int, body: bytes) -> bool:
-        return bool(await self._ask(scripts.DECIDE, execution_id, epoch, call_id, body))
-
-    async def decision(self, execution_id: str, epoch: int, call_id: int) -> bytes | None:
-        body: bytes | None = await self._ask(scripts.DECISION, execution_id, f"decided/{epoch}/{call_id}")
-        return body
-
-
-async def changes_on(url: str, key: str, cursor: str) -> AsyncIterator[LedgerChange]:
-    """From the cursor on, until the server was away: then the caller asks where the stream begins now."""
-    # Its own connection: it waits on the server, and whoever writes must not wait behind it.
-    client = Redis.from_url(url, **{**SETTINGS, "socket_timeout": None})
-    try:
-        while True:
-            # Any: the client types its answers for both of its kinds at once.
-            streams: Any = await client.xread({key: cursor}, count=_AT_ONCE, block=_BLOCK_MILLISECONDS)
-            for stream_id, fields in streams[0][1] if streams else ():
-                cursor = stream_id.decode()
-                yield LedgerChange(cursor=cursor, execution_id=fields[b"id"].decode())
-    except RedisError as error:
-        _log.warning("cannot follow the changes of the ledger: %s", server_failure(error))
-        await asyncio.sleep(_AWAY_SECONDS)
-    finally:
-        await client.aclose()
-
-
-def is_stream_id(text: str) -> bool:
-    """Whether it can be the cursor of a change."""
-    return _STREAM_ID.fullmatch(text) is not None
-
-
-def is_behind(cursor: str, first: str) -> bool:
-    """Whether changes after the cursor may be gone: the first that is there is a later one, and some were trimmed."""
-    return bool(first) and _number(cursor) < _number(first) and cursor != "0-0"
-
-
-def _number(stream_id: str) -> tuple[int, int]:
-    at, _, number = stream_id.partition("-")
-    return int(at), int(number)
-
-
 _SWEPT_AT_ONCE: Final = 200
 _QUESTIONS_AT_ONCE: Final = 32
 """Each takes a connection; a server has ten thousand for everyone."""
@@ -144,7 +72,7 @@ _LOOK_SECONDS: Final = 2.0
 """For an answer to whether the server is there: whoever asks waits for it."""
 
 
-class RedisLedger(ChangeStream):
+class RedisLedger:
     """A `Ledger` on a server.
 
     Args:
@@ -169,7 +97,7 @@ class RedisLedger(ChangeStream):
         self._url, self._prefix, self._clock = plain_address(url), prefix, SteadyClock()
         self._seal = handshake(self._url, prefix, key, self._clock)
         self._snapshot_seal: Seal | None = None
-        self._writer = RedisWriter(self._send, prefix, self._seal, self._schedule.keep, max_execution_bytes, self._tidy)
+        self._writer = RedisWriter(self._send, self._seal, self._schedule.keep, max_execution_bytes, self._tidy)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._client: Redis | None = None
         self._room = asyncio.Semaphore(_QUESTIONS_AT_ONCE)
@@ -240,13 +168,9 @@ class RedisLedger(ChangeStream):
         age = milliseconds(self._schedule.keep.open_seconds)
         lease = ("", 0) if self._leases is None else self._leases.terms
         asked_at = time.monotonic()
-        answer = await self._ask(redis_scripts.TAKEOVER, execution_id, self._writer.name(), age, *lease)
-        if answer[0] == b"unknown":
-            raise base.unknown_error(execution_id)
-        if answer[0] == b"ended":
-            raise base.ended_error(execution_id)
-        if answer[0] == b"leased":
-            raise base.leased_error(execution_id)
+        answer = await self._ask(scripts.TAKEOVER, execution_id, self._writer.name(), age, *lease)
+        if error := refusal(execution_id, answer[0]):
+            raise error
         record = RedisRecord(execution_id)
         update_record(record, answer)
         self._writer.replace_record(record)
@@ -279,14 +203,14 @@ class RedisLedger(ChangeStream):
 
     async def delete(self, execution_id: str) -> bool:
         await self._writer.drain()
-        return bool(await self._ask(redis_scripts.DELETE, execution_id))
+        return bool(await self._ask(scripts.DELETE, execution_id))
 
     # read
 
     async def load(self, execution_id: str) -> ExecutionHistory | None:
         self._check_open()
         await self._writer.drain(execution_id)
-        answer = await self._ask(redis_scripts.LOAD, execution_id)
+        answer = await self._ask(scripts.LOAD, execution_id)
         if not answer:
             return None
         try:
@@ -299,7 +223,7 @@ class RedisLedger(ChangeStream):
     async def snapshot(self, execution_id: str) -> bytes | None:
         self._check_open()
         await self._writer.drain(execution_id)
-        body: bytes | None = await self._ask(redis_scripts.SNAPSHOT, execution_id)
+        body: bytes | None = await self._ask(scripts.FIELD, execution_id, "snapshot")
         return body
 
     def snapshot_seal(self) -> Seal | None:
@@ -311,7 +235,7 @@ class RedisLedger(ChangeStream):
         self._check_open()
         await self._writer.drain()
         first, last = (f"[{prefix}", f"({prefix}{chr(0x10FFFF)}") if prefix else ("-", "+")
-        return [execution_id.decode() for execution_id in await self._ask(redis_scripts.FIND, first, last, limit)]
+        return [execution_id.decode() for execution_id in await self._ask(scripts.FIND, first, last, limit)]
 
     async def list(
         self, *, limit: int = 50, before: float | None = None, tenant: str | None = None
@@ -331,7 +255,7 @@ class RedisLedger(ChangeStream):
         return await (await self._flushed_listing()).uses(limit, tenant)
 
     async def story(self, execution_id: str, *, after: int = 0) -> Story | None:
-        answer = await self._ask(redis_scripts.STORY, execution_id, max(0, after))
+        answer = await self._ask(scripts.STORY, execution_id, max(0, after))
         return await asyncio.to_thread(self._story, execution_id, max(0, after), answer) if answer else None
 
     async def _flushed_listing(self) -> RedisListing:
@@ -363,6 +287,47 @@ class RedisLedger(ChangeStream):
         if self._client is not None:
             await self._client.aclose()
 
+    # changes and decisions
+
+    async def follow(self, after: str | None = None) -> AsyncIterator[LedgerChange]:
+        if after is not None and _STREAM_ID.fullmatch(after) is None:
+            raise UsageError(f"invalid cursor {after!r}; take the one of the last change")
+        cursor = after
+        while not self._is_closed:
+            first, last = await self._ask(scripts.CHANGES)
+            # Where the first that is there is a later one, some may have been trimmed.
+            if cursor is None or (first and cursor != "0-0" and _number(cursor) < _number(first.decode())):
+                cursor = last.decode()
+                yield LedgerChange(cursor=cursor, execution_id="")
+            async for change in self._changes(cursor):
+                yield change
+                cursor = change.cursor
+
+    async def _changes(self, cursor: str) -> AsyncIterator[LedgerChange]:
+        """From the cursor on, until the server was away: then the caller asks where the stream begins now."""
+        # Its own connection: it waits on the server, and whoever writes must not wait behind it.
+        client = Redis.from_url(self._url, **{**SETTINGS, "socket_timeout": None})
+        key = f"{{{self._prefix}}}:changes"
+        try:
+            while True:
+                # Any: the client types its answers for both of its kinds at once.
+                streams: Any = await client.xread({key: cursor}, count=_CHANGES_AT_ONCE, block=_BLOCK_MILLISECONDS)
+                for stream_id, fields in streams[0][1] if streams else ():
+                    cursor = stream_id.decode()
+                    yield LedgerChange(cursor=cursor, execution_id=fields[b"id"].decode())
+        except RedisError as error:
+            log.warning("cannot follow the changes of the ledger: %s", server_failure(error))
+            await asyncio.sleep(_AWAY_SECONDS)
+        finally:
+            await client.aclose()
+
+    async def decide(self, execution_id: str, epoch: int, call_id: int, body: bytes) -> bool:
+        return bool(await self._ask(scripts.DECIDE, execution_id, epoch, call_id, body))
+
+    async def decision(self, execution_id: str, epoch: int, call_id: int) -> bytes | None:
+        body: bytes | None = await self._ask(scripts.FIELD, execution_id, f"decided/{epoch}/{call_id}")
+        return body
+
     # leases
 
     def hold_as(self, owner: str, seconds: float) -> Leases:
@@ -390,7 +355,7 @@ class RedisLedger(ChangeStream):
         place = f"secret/{name}"
         sealed_secret = self._seal.seal(secret, place)
         is_new, stored_secret = await self._ask(
-            redis_scripts.AGREE, place, sealed_secret, int(isinstance(self._seal, NoSeal))
+            scripts.AGREE, place, sealed_secret, int(isinstance(self._seal, NoSeal))
         )
         if not stored_secret:
             return "gone"
@@ -419,17 +384,17 @@ class RedisLedger(ChangeStream):
         await self._writer.wait(execution_id, job)
 
     # Any: what a script answers is between it and whoever asks.
-    async def _send(self, scripts: Sequence[tuple[str, Sequence[Any]]]) -> Sequence[Any]:
+    async def _send(self, commands: Sequence[tuple[str, Sequence[Any]]]) -> Sequence[Any]:
         assert self._client is not None
         async with self._client.pipeline(transaction=False) as pipeline:
-            for script, arguments in scripts:
-                pipeline.eval(script, 1, f"{{{self._prefix}}}", *arguments)
+            for script, arguments in commands:
+                pipeline.eval(*script_call(self._prefix, script, arguments))
             return await pipeline.execute(raise_on_error=False)
 
     async def _ask(self, script: str, *arguments: Any) -> Any:
         """One script that may be run twice: an idle connection may have been closed since its last use."""
         self._check_open()
-        commands = [(script, [self._prefix, *arguments])]
+        commands = [(script, arguments)]
         try:
             async with self._room:
                 try:
@@ -464,23 +429,18 @@ class RedisLedger(ChangeStream):
 
     async def _sweep_some(self, keep: Retention) -> int:
         limits = (keep.age_seconds, keep.open_seconds, keep.executions, keep.total_bytes, _SWEPT_AT_ONCE)
-        return int(await self._ask(redis_scripts.SWEEP, *limits))
+        return int(await self._ask(scripts.SWEEP, *limits))
 
     # from bytes
 
     def _history(self, execution_id: str, answer: Sequence[Any]) -> ExecutionHistory:
         state, epoch, start, ending, granted, grant, is_full, pieces = answer
-        digest = granted.decode()
-        tools = codec.decode_tools(self._unpack(grant, f"grant/{digest}"))
-        entries: list[Entry] = []
-        for number, piece in enumerate(pieces, 1):
-            entries.extend(codec.decode_entries(self._unpack(piece, f"{execution_id}/{number}")))
-        outcome = None
-        if ending is not None:
-            outcome = codec.decode_outcome(self._unpack(ending, f"{execution_id}/-1"), entries)
+        tools = codec.decode_tools(self._unpack(grant, f"grant/{granted.decode()}"))
+        entries = self._entries(execution_id, pieces, 1)
+        outcome = codec.decode_outcome(self._unpack(ending, f"{execution_id}/-1"), entries) if ending else None
         return ExecutionHistory(
             start_record=codec.decode_start(self._unpack(start, f"{execution_id}/0"), tools),
-            entries=tuple(entries),
+            entries=entries,
             state=STATES[state],
             epoch=int(epoch),
             outcome=outcome,
@@ -492,9 +452,16 @@ class RedisLedger(ChangeStream):
 
     def _story(self, execution_id: str, after: int, answer: Sequence[Any]) -> Story:
         state, epoch, ending, pieces = answer
-        entries: list[Entry] = []
-        for number, piece in enumerate(pieces, after + 1):
-            entries.extend(codec.decode_entries(self._unpack(piece, f"{execution_id}/{number}")))
-        outcome = None if ending is None else codec.decode_outcome(self._unpack(ending, f"{execution_id}/-1"), ())
+        entries = self._entries(execution_id, pieces, after + 1)
+        outcome = codec.decode_outcome(self._unpack(ending, f"{execution_id}/-1"), ()) if ending else None
         place = after + len(pieces)
-        return Story(state=STATES[state], epoch=int(epoch), place=place, entries=tuple(entries), outcome=outcome)
+        return Story(state=STATES[state], epoch=int(epoch), place=place, entries=entries, outcome=outcome)
+
+    def _entries(self, execution_id: str, pieces: Sequence[bytes], first: int) -> tuple[Entry, ...]:
+        batches = [self._unpack(piece, f"{execution_id}/{number}") for number, piece in enumerate(pieces, first)]
+        return tuple(entry for batch in batches for entry in codec.decode_entries(batch))
+
+
+def _number(stream_id: str) -> tuple[int, int]:
+    at, _, number = stream_id.partition("-")
+    return int(at), int(number)

@@ -28,7 +28,7 @@ from toolfold.ledger.base import Retention, StartRecord
 from toolfold.ledger.encryption import NoSeal, Seal
 from toolfold.ledger.redis import scripts
 from toolfold.ledger.redis.connect import server_failure
-from toolfold.ledger.redis.writes import Composer, Job, RedisRecord, Write, update_record
+from toolfold.ledger.redis.writes import Composer, Job, RedisRecord, Write, refusal, update_record
 from toolfold.models import CallRecord
 
 # Any: what the server answers is between a script and whoever sent it.
@@ -47,12 +47,11 @@ class RedisWriter:
     """Owns what has gathered. `send` is how it reaches the server; its task runs while there is work."""
 
     def __init__(
-        self, send: Send, prefix: str, seal: Seal | NoSeal, keep: Retention, max_bytes: int,
+        self, send: Send, seal: Seal | NoSeal, keep: Retention, max_bytes: int,
         on_write: Callable[[int, int], Awaitable[None]],
     ) -> None:  # fmt: skip
         self._send = send
-        self._prefix = prefix
-        self._composer = Composer(prefix, seal, keep, max_bytes, self.name)
+        self._composer = Composer(seal, keep, max_bytes, self.name)
         self.max_bytes = max_bytes
         self._on_write = on_write
         self._records: dict[str, RedisRecord] = {}
@@ -90,8 +89,9 @@ class RedisWriter:
         record.call_records.update((call_record.id, call_record) for call_record in call_records)
         for body in bodies:
             # One past the limit is enough to mark it as full; a server that is away must not cost memory.
-            if record.buffer.size_bytes <= self.max_bytes:
-                record.buffer.add(epoch, body)
+            if record.entry_bytes <= self.max_bytes:
+                record.entries.append((epoch, body))
+                record.entry_bytes += len(body)
         self._mark_dirty(record)
 
     def submit(self, record: RedisRecord, job: Job) -> None:
@@ -155,7 +155,7 @@ class RedisWriter:
         if self._task is not None:
             self._task.cancel()
             await asyncio.wait([self._task])
-        return sum(bool(record.start_record or record.buffer or record.jobs) for record in self._dirty)
+        return sum(record.has_content or bool(record.jobs) for record in self._dirty)
 
     # the task
 
@@ -180,7 +180,7 @@ class RedisWriter:
             pause = _LINGER_SECONDS if await self._try(records) else _AWAY_SECONDS
             for record in records:
                 self._dirty.pop(record, None)
-                if record.jobs or (record.error is None and (record.start_record or record.buffer)):
+                if record.jobs or (record.error is None and record.has_content):
                     # At the end, so that everyone has a turn.
                     self._dirty[record] = None
             if any(job.waiter for record in self._dirty for job in record.jobs):
@@ -216,7 +216,10 @@ class RedisWriter:
             record for record in records if record.error is None and (record.epoch is None or record.doubt is not None)
         ]
         if unsettled_records:
-            looks = [(scripts.LOOK, self._look(record)) for record in unsettled_records]
+            looks = [
+                (scripts.LOOK, (record.id, record.doubt.name if record.doubt else "", record.last, self.name()))
+                for record in unsettled_records
+            ]
             for record, answer in zip(unsettled_records, await self._send(looks), strict=True):
                 self._apply_look(record, answer)
         writes = [write for record in records if (write := await self._compose(record)) is not None]
@@ -232,44 +235,32 @@ class RedisWriter:
                 raise answer
         await self._on_write(sum(write.size_bytes for write in writes), sum(bool(write.granted) for write in writes))
 
-    def _look(self, record: RedisRecord) -> list[Any]:
-        doubted = "" if record.doubt is None else record.doubt.name
-        return [self._prefix, record.id, doubted, record.last, self.name()]
-
     def _apply_look(self, record: RedisRecord, answer: Any) -> None:
         if isinstance(answer, RedisError):
             raise answer
-        match answer[0]:
-            case b"unknown" if record.start_record is not None:
-                return
-            case b"unknown":
-                self._refuse(record, base.unknown_error(record.id))
-            case b"fenced":
-                self._refuse(record, base.fenced_error(record.id))
-            case status:
-                if status == b"written" and record.doubt is not None:
-                    self._confirm_write(record.doubt)
-                record.doubt = None
-                update_record(record, answer)
+        if answer[0] == b"unknown" and record.start_record is not None:
+            return
+        if error := refusal(record.id, answer[0]):
+            self._refuse(record, error)
+            return
+        if answer[0] == b"written" and record.doubt is not None:
+            self._confirm_write(record.doubt)
+        record.doubt = None
+        update_record(record, answer)
 
     def _confirm_write(self, write: Write) -> None:
-        """It is written, whether or not we were told so at once."""
+        """It is written, whether or not we were told so at once: nothing of it is to be sent again."""
+        record, job = write.record, write.job
         if self._on_lease is not None:
             self._on_lease(write)
-        if write.job is not None and write.job.kind in ("park", "accept"):
-            # Another process may go on with it from here.
-            write.record.accepted, write.record.is_own = None, False
-            write.record.call_records.clear()
-        self._remove_from_queue(write)
-
-    def _remove_from_queue(self, write: Write) -> None:
-        """It is written: nothing of it is to be sent again."""
-        record = write.record
         record.start_record = None
-        record.buffer.drop(write.entries)
-        job = write.job
+        record.drop_entries(write.entries)
         if job is None:
             return
+        if job.kind in ("park", "accept"):
+            # Another process may go on with it from here.
+            record.accepted, record.is_own = None, False
+            record.call_records.clear()
         if job.kind == "accept" and write.refusal is None and (job.waiter is None or job.waiter.done()):
             record.accepted = job
         if record.jobs and record.jobs[0] is job:
@@ -287,7 +278,7 @@ class RedisWriter:
                 self._composer.grants.mark_sent(write.granted)
                 self._confirm_write(write)
                 if len(self._records) > _REMEMBERED and not (
-                    record.is_own or record.jobs or record.buffer or record.accepted
+                    record.is_own or record.jobs or record.entries or record.accepted
                 ):
                     self._drop(record)
             case b"grant":
@@ -298,27 +289,14 @@ class RedisWriter:
             case RedisError():
                 return
             case _:
-                self._refuse(record, self._refusal(record.id, answer))
-
-    def _refusal(self, execution_id: str, answer: Any) -> ToolfoldError:
-        match answer:
-            case b"unknown":
-                return base.unknown_error(execution_id)
-            case b"ended":
-                return base.ended_error(execution_id)
-            case b"twice":
-                return base.duplicate_error(execution_id)
-            case b"key":
-                return LedgerFailed("the ledger has another key now, or lost its records; open it again")
-            case _:
-                return base.fenced_error(execution_id)
+                self._refuse(record, refusal(record.id, answer) or base.fenced_error(record.id))
 
     def _drop(self, record: RedisRecord) -> None:
         if self._records.get(record.id) is record:
             del self._records[record.id]
         self._dirty.pop(record, None)
         jobs, record.jobs = record.jobs, deque()
-        record.buffer.clear()
+        record.drop_entries()
         for job in jobs:
             if job.kind == "drain":
                 answer_job(job, None)
@@ -329,7 +307,7 @@ class RedisWriter:
         """Nothing more of this execution is written from here; whoever asks next is told why."""
         is_news = record.error is None
         record.error, record.doubt, record.start_record = error, None, None
-        record.buffer.clear()
+        record.drop_entries()
         jobs, record.jobs = record.jobs, deque()
         for job in jobs:
             answer_job(job, None if job.kind == "drain" else error)
@@ -358,12 +336,11 @@ class RedisWriter:
             if record.jobs:
                 self._refuse(record, record.error)
             return None
-        if any(epoch != record.epoch for epoch, _ in record.buffer.entries):
+        if any(epoch != record.epoch for epoch, _ in record.entries):
             self._refuse(record, base.fenced_error(record.id))
             return None
         job = record.jobs[0] if record.jobs else None
-        is_idle = job is None and not record.buffer and record.start_record is None
-        if is_idle or (job is not None and self._is_answered(record, job)):
+        if self._is_answered(record, job) if job else not record.has_content:
             return None
         return await self._composer.write(record, job)
 
@@ -374,7 +351,7 @@ class RedisWriter:
             # Its caller left before anything of it was sent.
             pass
         elif job.kind in ("drain", "flush"):
-            if record.buffer or record.start_record is not None:
+            if record.has_content:
                 return False
             if job.kind == "flush" and record.is_full:
                 error = base.full_error(record.id, self.max_bytes)

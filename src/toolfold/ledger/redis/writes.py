@@ -12,7 +12,7 @@ from typing import Any, Final, Literal, TypeAlias
 
 from msgspec.structs import replace
 
-from toolfold.errors import ToolfoldError
+from toolfold.errors import LedgerFailed, ToolfoldError
 from toolfold.ledger import base, codec
 from toolfold.ledger.base import EXPIRED_SECONDS, Retention, StartRecord, TapeEntry, first_line
 from toolfold.ledger.encryption import NoSeal, Seal
@@ -51,30 +51,6 @@ class Job:
     """The outcome, encoded; of a `park` its snapshot."""
 
 
-@dataclass(slots=True)
-class EntryBuffer:
-    """Encoded entries that wait for the next write, each with its epoch."""
-
-    entries: list[tuple[int, bytes]] = field(default_factory=list)
-    size_bytes: int = 0
-
-    def __len__(self) -> int:
-        return len(self.entries)
-
-    def add(self, epoch: int, body: bytes) -> None:
-        self.entries.append((epoch, body))
-        self.size_bytes += len(body)
-
-    def drop(self, count: int) -> None:
-        """The first ones are written, or given up."""
-        del self.entries[:count]
-        self.size_bytes = sum(len(body) for _, body in self.entries)
-
-    def clear(self) -> None:
-        self.entries.clear()
-        self.size_bytes = 0
-
-
 @dataclass(slots=True, eq=False)
 class RedisRecord:
     """What this process holds of an execution that it writes to."""
@@ -91,7 +67,9 @@ class RedisRecord:
     pieces: int = 0
     size_bytes: int = 0
     is_full: bool = False
-    buffer: EntryBuffer = field(default_factory=EntryBuffer)
+    entries: list[tuple[int, bytes]] = field(default_factory=list)
+    """Encoded, with their epochs; they wait for the next write."""
+    entry_bytes: int = 0
     call_records: dict[int, CallRecord] = field(default_factory=dict)
     jobs: deque[Job] = field(default_factory=deque)
     doubt: Write | None = None
@@ -101,6 +79,16 @@ class RedisRecord:
     """Why something that nobody waited for was not written."""
     is_own: bool = False
     """It began here and was never parked, so that no other process has a reason to take it over."""
+
+    @property
+    def has_content(self) -> bool:
+        """Whether something waits to be written, jobs apart."""
+        return bool(self.entries) or self.start_record is not None
+
+    def drop_entries(self, count: int | None = None) -> None:
+        """Remove the first ones, or all: they are written, or given up."""
+        del self.entries[:count]
+        self.entry_bytes = sum(len(body) for _, body in self.entries)
 
 
 @dataclass(slots=True, eq=False)
@@ -120,7 +108,7 @@ class Write:
     granted: str = ""
     # Any: text, numbers and bytes.
     arguments: list[Any] = field(default_factory=list)
-    """In the order in which `redis_scripts.WRITE` takes them."""
+    """In the order in which `scripts.WRITE` takes them."""
     previous: Write | None = None
     """A start that was in doubt already."""
     made_at: float = field(default_factory=time.monotonic)
@@ -130,10 +118,7 @@ class Write:
 class Composer:
     """Puts writes together; knows limits and seals, not the server."""
 
-    def __init__(
-        self, prefix: str, seal: Seal | NoSeal, keep: Retention, max_bytes: int, name: Callable[[], str]
-    ) -> None:
-        self._prefix = prefix
+    def __init__(self, seal: Seal | NoSeal, keep: Retention, max_bytes: int, name: Callable[[], str]) -> None:
         self._seal = seal
         self._keep = keep
         self._max_bytes = max_bytes
@@ -144,7 +129,7 @@ class Composer:
 
     async def write(self, record: RedisRecord, job: Job | None) -> Write:
         """All that has gathered, and a job, as one step."""
-        entries = len(record.buffer)
+        entries = len(record.entries)
         start, bodies, is_full = self._fitting(record)
         kind: JobKind = "flush" if job is None else job.kind
         refusal: ToolfoldError | None = None
@@ -183,7 +168,7 @@ class Composer:
                 start, is_full = codec.encode_start(replace(record.start_record, files=())), True
                 bodies.append(_SPOILT)
         room = self._max_bytes - record.size_bytes - len(start)
-        for _, body in record.buffer.entries:
+        for _, body in record.entries:
             if is_full:
                 break
             room -= len(body)
@@ -201,8 +186,8 @@ class Composer:
         record = write.record
         piece = await self._pack(codec.join_entries(bodies), f"{record.id}/{write.pieces}") if bodies else b""
         write.arguments += [
-            self._prefix, record.id, record.epoch, record.last, write.name, piece, sum(map(codec.is_call, bodies)),
-            write.size_bytes, int(write.is_full), _STATES[kind],
+            record.id, record.epoch, record.last, write.name, piece, sum(map(codec.is_call, bodies)), write.size_bytes,
+            int(write.is_full), _STATES[kind],
         ]  # fmt: skip
 
     async def _add_outcome(self, write: Write, job: Job | None, ending: bytes, snapshot: bytes) -> None:
@@ -268,8 +253,24 @@ class Grants:
         self._server_digests.discard(digest)
 
 
+_REFUSALS: Final[dict[bytes, Callable[[str], ToolfoldError]]] = {
+    b"unknown": base.unknown_error,
+    b"ended": base.ended_error,
+    b"leased": base.leased_error,
+    b"twice": base.duplicate_error,
+    b"fenced": base.fenced_error,
+    b"key": lambda _: LedgerFailed("the ledger has another key now, or lost its records; open it again"),
+}
+
+
+def refusal(execution_id: str, answer: bytes) -> ToolfoldError | None:
+    """Error for an answer of a script; `None` for one that does not refuse."""
+    error = _REFUSALS.get(answer)
+    return None if error is None else error(execution_id)
+
+
 def update_record(record: RedisRecord, answer: Sequence[Any]) -> None:
-    """What the server says of an execution."""
+    """Note what the server says of an execution."""
     _, epoch, last, pieces, size, is_full = answer
     record.epoch, record.last, record.pieces = int(epoch), last.decode(), int(pieces)
     record.size_bytes, record.is_full = int(size), is_full == b"1"
