@@ -15,6 +15,7 @@ from types import ModuleType
 
 from bench.pairs import ROOT, ROUNDS, Side, interval
 from toolfold.engines.process import connection, run, speed
+from toolfold.engines.process import engine as process_engine
 from toolfold.engines.process import zygote as process_zygote
 from toolfold_guest import main as toolfold_guest_main
 from toolfold_guest import stdlib_names, zygote
@@ -49,11 +50,11 @@ TRICKS = (
         gains="A program finds a guest that is forked and locked, instead of waiting for one.",
     ),
     Trick(
-        name="forewarning", case="empty", module=speed, without="Forewarning.expect = lambda self, *_: None",
+        name="preparation", case="empty", module=process_engine, without="prepare = lambda *_: None",
         gains="A guest compiles the program while the host checks it.",
     ),
     Trick(
-        name="early start", case="empty", module=speed, without="Forewarning.begin = lambda self, order: None",
+        name="early start", case="empty", module=speed, without="PreparedGuest.start = lambda self, order: None",
         gains="The program runs while the host makes what it needs to hear of it.",
     ),
     Trick(

@@ -219,11 +219,11 @@ class Runtime:
         if isinstance(options, StartOptions):
             raise UsageError("run never pauses, so it takes ProgramOptions; give StartOptions to start")
         limits = options.limits or self._limits
-        if not options.session and not options.hidden:
-            self._planner.expect(text, limits)
+        preparation = None if options.session or options.hidden else self._planner.prepare(text, limits)
         request = RunRequest(
-            options=options, limits=limits, session=self._session(options), is_strict=self._ledger.is_lasting
-        )
+            options=options, limits=limits, session=self._session(options), is_strict=self._ledger.is_lasting,
+            preparation=preparation,
+        )  # fmt: skip
         step = await self._begin(text, request)
         assert isinstance(step, Outcome), "only `start` pauses"
         return step
@@ -385,7 +385,8 @@ class Runtime:
             await execution.open()
         except BaseException:
             await self._live.close(execution)  # nothing ran, so there is nothing to put on record
-            self._planner.forget()
+            if execution.plan.preparation is not None:
+                execution.plan.preparation.discard()
             raise
         return await self._guarded(execution)
 

@@ -148,6 +148,15 @@ class Order(msgspec.Struct, frozen=True, kw_only=True):
     """An engine that was given tools of its own may serve their calls, and yields `Served` for them."""
     on_frozen: Callable[[int], None] | None = None
     """Told how many bytes the program takes once it stands still in a pause. An engine may pass it by."""
+    preparation: Preparation | None = None
+    """From `Capabilities.prepare`; `open` uses it up if it is for this program, and discards it otherwise."""
+
+
+class Preparation(Protocol):
+    """A program that an engine makes ready while the program is being checked; nothing of it runs before `open`."""
+
+    def discard(self) -> None:
+        """Free what the program will not use; harmless once `open` has used it up."""
 
 
 class EngineTools(NamedTuple):
@@ -272,8 +281,8 @@ class Capabilities:
     """Packages that were installed for programs; a program gets the one that its imports ask for. `None`: not here."""
     checks_types: bool = False
     """Have each program type-checked before it runs, unless the caller says otherwise."""
-    forewarned: Forewarned | None = None
-    """Can use the time in which a program is being checked."""
+    prepare: Callable[[str, Sequence[ToolSpec], Limits], Preparation | None] | None = None
+    """Makes a program ready while it is being checked, for `Order.preparation`; `None` where that would not pay."""
     stocked: Stocked | None = None
     """Keeps guests waiting for programs."""
     cores: int = 0
@@ -314,19 +323,6 @@ class Stocked(Protocol):
 
     async def guests(self) -> Guests:
         """Counted and measured now."""
-
-
-class Forewarned(Protocol):
-    """An engine that can prepare a program while it is being checked."""
-
-    def expect(self, text: str, tools: Sequence[ToolSpec], limits: Limits) -> None:
-        """A program will come if its check finds nothing wrong: prepare it, but run nothing of it."""
-
-    def begin(self, order: Order) -> None:
-        """The check found nothing wrong: the program may run. `open` with the same order comes next, or `forget`."""
-
-    def forget(self) -> None:
-        """It does not come. Another program that is being checked may be forgotten with it, which only costs time."""
 
 
 class EngineWrapper:

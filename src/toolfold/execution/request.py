@@ -24,7 +24,7 @@ from toolfold.tools.policy import Policy
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Sequence
 
-    from toolfold.engines.base import Engine, ReplayTape
+    from toolfold.engines.base import Engine, Preparation, ReplayTape
     from toolfold.events import Listener, Listeners
     from toolfold.execution.history import ReplayHistory, Rerun
     from toolfold.execution.pause import PausedLimits
@@ -48,6 +48,8 @@ class RunRequest(msgspec.Struct, frozen=True, kw_only=True):
     expires_at: float = 0.0
     is_strict: bool = False
     is_durable: bool = False
+    preparation: Preparation | None = None
+    """Of the engine, which was told of the text before anything else."""
 
     @property
     def is_taped(self) -> bool:
@@ -149,6 +151,8 @@ class ExecutionPlan(msgspec.Struct, frozen=True, kw_only=True):
     """Any tool may ask while it is served; otherwise only `approval_tools` do, and before they begin."""
     is_durable: bool = False
     """The start is safe before the program runs, and the outcome before it is returned."""
+    preparation: Preparation | None = None
+    """Whoever does not open the execution has to discard it."""
 
     def order(self, on_frozen: Callable[[int], None] | None) -> Order:
         """Order for the engine."""
@@ -166,6 +170,7 @@ class ExecutionPlan(msgspec.Struct, frozen=True, kw_only=True):
             # Others compare each call with a record, here, before it is made.
             may_serve=self.tape is None and self.rerun is None,
             on_frozen=on_frozen if self.can_pause else None,
+            preparation=self.preparation,
         )
 
 

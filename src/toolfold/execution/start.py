@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from toolfold.engines.base import EngineTools, ReplayTape
+from toolfold.engines.base import EngineTools, Preparation, ReplayTape
 from toolfold.errors import ToolfoldError
 from toolfold.events import ProgramRejected
 from toolfold.execution.history import Rerun, history_of, put_on_record, take_over
@@ -144,28 +144,27 @@ class ExecutionPlanner:
         """Whether a program may have to pause for a yes, because nobody here gives it."""
         return (self.offer.asks or self._may_ask) and self.services.context.approve is None
 
-    def expect(self, text: str, limits: Limits) -> None:
-        """Wake a guest for a program that is offered all tools and no others, before anything else is done for it.
+    def prepare(self, text: str, limits: Limits) -> Preparation | None:
+        """Prepare a program that is offered all tools and no others, before anything else is done for it.
 
-        To be woken and to compile takes the guest longer than all that the host does until the program starts.
+        To wake up and compile takes a guest longer than all that the host does until the program starts.
         """
         check_text(text)
-        if not asks_for_words(text):
-            self._expect(text, self.offer.specs, limits)
+        return None if asks_for_words(text) else self._prepare(text, self.offer.specs, limits)
 
     async def plan(self, text: str, request: RunRequest) -> ExecutionPlan | Outcome:
         """The plan of a program that passes the check, or the outcome of one that does not.
 
-        With a plan, the program has its turn of its session, and the engine may expect it: whoever does not open it
-        has to close the execution, and to call `forget`.
+        With a plan, the program has its turn of its session: whoever does not open it has to close the execution.
         """
         check_text(text)
         specs = self.offer.granted(request.outside, request.options.hidden)
         help_specs = await self._help_specs(specs, request) if asks_for_words(text) else specs
-        if request.session is None:
-            self._expect(text, help_specs, request.limits)
-        else:
+        preparation = request.preparation
+        if request.session is not None:
             await self._enter(request.session)
+        elif preparation is None:
+            preparation = self._prepare(text, help_specs, request.limits)
         try:
             checker = self.offer.checker_for(specs)
             program = None
@@ -174,11 +173,11 @@ class ExecutionPlanner:
             if program is None:
                 program = await self._check(text, specs, checker, request)
             if isinstance(program, Problem):
-                self._drop(request)
+                self._drop(request, preparation)
                 return await self._rejected(program, text, request)
-            return await self._planned(program, help_specs, request)
+            return await self._planned(program, help_specs, request, preparation)
         except BaseException:
-            self._drop(request)
+            self._drop(request, preparation)
             raise
 
     async def check(self, text: str, request: RunRequest) -> Problem | None:
@@ -198,22 +197,14 @@ class ExecutionPlanner:
             history.start_record, past.tape, session, can_pause=True, past=past, epoch=past.epoch, is_durable=True
         )
 
-    def forget(self) -> None:
-        """Tell the engine that the program it was forewarned of does not come."""
-        forewarned = self.services.engine.capabilities.forewarned
-        if forewarned is not None:
-            forewarned.forget()
-
     async def _help_specs(self, specs: tuple[ToolSpec, ...], request: RunRequest) -> tuple[ToolSpec, ...]:
         """What `help()` tells of the tools: for a program that may ask, also what they were seen to return."""
         await self.services.learning.read(request.options.tenant)
         return tuple(self.services.learning.with_learned_schemas(specs, request.options.tenant))
 
-    def _expect(self, text: str, specs: tuple[ToolSpec, ...], limits: Limits) -> None:
-        """Have a guest make the program ready while it is checked; nothing if one has begun to."""
-        forewarned = self.services.engine.capabilities.forewarned
-        if forewarned is not None:
-            forewarned.expect(text, specs, limits)
+    def _prepare(self, text: str, specs: tuple[ToolSpec, ...], limits: Limits) -> Preparation | None:
+        prepare = self.services.engine.capabilities.prepare
+        return None if prepare is None else prepare(text, specs, limits)
 
     async def _enter(self, session: Session) -> None:
         """Wait for the turn of the session."""
@@ -221,12 +212,12 @@ class ExecutionPlanner:
         if session.names and not self.services.engine.has_session(session.id):
             session.names.clear()  # its guest had to make room for others
 
-    def _drop(self, request: RunRequest) -> None:
+    def _drop(self, request: RunRequest, preparation: Preparation | None) -> None:
         """The program will not run."""
         if request.session is not None:
             self._sessions.leave(request.session)
-        else:
-            self.forget()
+        if preparation is not None:
+            preparation.discard()
 
     def _check(
         self, text: str, specs: tuple[ToolSpec, ...], checker: Checker, request: RunRequest
@@ -263,7 +254,9 @@ class ExecutionPlanner:
         await put_on_record(services.ledger, start_record, outcome)
         return outcome
 
-    async def _planned(self, program: Program, specs: tuple[ToolSpec, ...], request: RunRequest) -> ExecutionPlan:
+    async def _planned(
+        self, program: Program, specs: tuple[ToolSpec, ...], request: RunRequest, preparation: Preparation | None
+    ) -> ExecutionPlan:
         ledger = self.services.ledger
         rerun = (
             Rerun(await history_of(ledger, request.options.rerun_of), request.options.repeat)
@@ -278,15 +271,10 @@ class ExecutionPlanner:
             request, program, specs, engine=self.services.engine, saved_files=saved_files, outputs=outputs,
             interface=self.services.interface,
         )  # fmt: skip
-        plan = self._plan(
+        return self._plan(
             start_record, ReplayTape() if request.is_taped else None, request.session, can_pause=request.can_pause,
-            on_call=request.options.on_call, rerun=rerun, is_durable=request.is_durable,
+            on_call=request.options.on_call, rerun=rerun, is_durable=request.is_durable, preparation=preparation,
         )  # fmt: skip
-        forewarned = self.services.engine.capabilities.forewarned
-        # What it asks for is served only when it is on record, as with a start that comes later.
-        if forewarned is not None:
-            forewarned.begin(plan.order(None))
-        return plan
 
     # Any: the other fields of `ExecutionPlan`.
     def _plan(

@@ -1,25 +1,24 @@
-import marshal
+from collections.abc import Sequence
 
 import pytest
 
 from toolfold.engines.process import speed
 from toolfold.engines.process.guest import Guest
 from toolfold.engines.process.zygote import Pool
-from toolfold_guest.shared.wire import HEADER
+from toolfold.models import ToolSpec
 
 
 @pytest.fixture
 def told_guests(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Guest, str]]:
     """The guests that were told of a program while it was being checked, and its text."""
     told: list[tuple[Guest, str]] = []
-    tell = speed._tell
+    make = speed.PreparedGuest.__init__
 
-    def noted(guest: Guest, frame: bytes) -> bool:
-        _, text, _ = marshal.loads(frame[HEADER.size :])
+    def noted(self: speed.PreparedGuest, pool: Pool, guest: Guest, text: str, tools: Sequence[ToolSpec]) -> None:
         told.append((guest, text))
-        return tell(guest, frame)
+        make(self, pool, guest, text, tools)
 
-    monkeypatch.setattr(speed, "_tell", noted)
+    monkeypatch.setattr(speed.PreparedGuest, "__init__", noted)
     return told
 
 

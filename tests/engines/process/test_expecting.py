@@ -4,15 +4,16 @@ import asyncio
 import os
 from contextlib import AbstractAsyncContextManager
 
-import msgspec
 import pytest
+from msgspec.structs import replace
 
 import toolfold
 from toolfold import Limits, Outcome, Runtime
-from toolfold.engines.base import EngineWrapper, Order, Run
+from toolfold.engines.base import Ended, Engine, EngineWrapper, Order, Run
 from toolfold.engines.process import ProcessEngine
 from toolfold.engines.process.guest import Guest
 from toolfold.engines.process.layout import BARE
+from toolfold.models import Program
 
 Told = list[tuple[Guest, str]]
 
@@ -21,6 +22,13 @@ Told = list[tuple[Guest, str]]
 async def echo(value: int) -> int:
     """The same again."""
     return value
+
+
+async def last_of(engine: Engine, order: Order) -> Ended:
+    async with engine.open(order) as run:
+        last = [event async for event in run][-1]
+    assert isinstance(last, Ended)
+    return last
 
 
 async def test_programs_run_on_every_core_that_the_host_may_use() -> None:
@@ -106,7 +114,7 @@ class Reseeded(EngineWrapper):
     """Opens each program with a seed of its own choice."""
 
     def open(self, order: Order) -> AbstractAsyncContextManager[Run]:
-        return self.inner.open(msgspec.structs.replace(order, seed=7))
+        return self.inner.open(replace(order, seed=7))
 
 
 async def test_the_order_that_is_opened_counts_and_not_the_one_that_was_started_ahead(always_told: Told) -> None:
@@ -143,13 +151,40 @@ async def test_a_grant_that_is_too_large_to_be_told_ahead_is_told_with_the_start
 async def test_a_guest_that_was_told_of_a_program_serves_a_whole_session(always_told: Told) -> None:
     limits = Limits(cpu_seconds=30)
     async with Runtime(engine="process", limits=limits) as runtime:
-        runtime._engine._forewarning.expect("a = 1\na", runtime.tools, limits)  # type: ignore[attr-defined]
+        engine = runtime._engine
+        assert engine.capabilities.prepare is not None
+        program = Program(text="a = 1\na")
+        preparation = engine.capabilities.prepare(program.text, (), limits)
         a_tenth = Limits(cpu_seconds=3)  # a session's guest has ten times as much, and so this is the usual guest
-        outcomes = [
-            await runtime.run(text, session="s", keep_names=True, limits=a_tenth) for text in ("a = 1\na", "a + 1")
-        ]
+        first = Order(program=program, session="s", limits=a_tenth, preparation=preparation)
+        ends = [await last_of(engine, order) for order in (first, replace(first, program=Program(text="a + 1")))]
 
-    assert [(outcome.status, outcome.value) for outcome in outcomes] == [("finished", 1), ("finished", 2)]
+    assert [(end.status, end.value) for end in ends] == [("finished", 1), ("finished", 2)]
+    assert [text for _, text in always_told] == ["a = 1\na"]
+
+
+async def test_a_guest_ends_whose_run_is_opened_and_never_entered(always_told: Told) -> None:
+    async with Runtime(engine="process") as runtime:
+        engine = runtime._engine
+        assert engine.capabilities.prepare is not None
+        preparation = engine.capabilities.prepare("1", (), Limits())
+        assert preparation is not None
+        engine.open(Order(program=Program(text="1"), preparation=preparation))
+        preparation.discard()
+        await asyncio.wait_for(always_told[0][0].wait(), 60)
+        assert (await runtime.run("2")).value == 2
+
+
+async def test_a_preparation_that_was_used_up_is_not_used_again(always_told: Told) -> None:
+    async with Runtime(engine="process") as runtime:
+        engine = runtime._engine
+        assert engine.capabilities.prepare is not None
+        preparation = engine.capabilities.prepare("1", (), Limits())
+        order = Order(program=Program(text="1"), preparation=preparation)
+        ends = [await last_of(engine, order) for _ in range(2)]
+
+    assert [(end.status, end.value) for end in ends] == [("finished", 1)] * 2
+    assert [text for _, text in always_told] == ["1"]
 
 
 async def test_a_guest_ends_whose_program_cannot_be_opened(always_told: Told) -> None:

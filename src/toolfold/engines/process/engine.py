@@ -17,7 +17,7 @@ from toolfold.engines.process.guest import held_bytes
 from toolfold.engines.process.launch import Tier, tier_named
 from toolfold.engines.process.layout import BARE, Jail, installed_set, jail_of, library_modules, with_room
 from toolfold.engines.process.run import ProcessRun, collect
-from toolfold.engines.process.speed import Forewarning
+from toolfold.engines.process.speed import PreparedGuest, prepare
 from toolfold.engines.process.zygote import Pool, Zygote
 from toolfold.errors import EngineUnavailable, UsageError
 from toolfold.models import InstalledSet, LibrarySet, Limits
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from toolfold.engines.base import Ended, EngineSettings, Order
     from toolfold.engines.process.guest import Guest
     from toolfold.engines.registry import SingleUseServer
+    from toolfold.models import ToolSpec
 
 
 class ProcessEngine:
@@ -60,7 +61,8 @@ class ProcessEngine:
         self._sets = tuple(library_sets)
         self._pools: dict[Jail, Pool] = {}
         self._starting: dict[Jail, asyncio.Lock] = {}
-        self._forewarning = Forewarning()
+        self._last_pool: Pool | None = None
+        """Of the last program: the next one probably needs the same libraries."""
         self._is_open = False
         self._burials: set[asyncio.Task[None]] = set()
         self._max_kept = (max_kept_guests, max_kept_bytes)
@@ -96,7 +98,7 @@ class ProcessEngine:
         """Guests that wait and take programs early; which modules there are, unless all of the host's are."""
         own = (library_set.modules for library_set in self._sets)
         modules = None if self._host_libraries else PLACEHOLDERS.union(library_modules(), *own)
-        return Capabilities(modules=modules, library_sets=self._sets, forewarned=self._forewarning, stocked=self)
+        return Capabilities(modules=modules, library_sets=self._sets, prepare=self._prepare, stocked=self)
 
     async def __aenter__(self) -> ProcessEngine:
         self._is_open = True
@@ -109,7 +111,6 @@ class ProcessEngine:
     async def __aexit__(self, *exc: object) -> None:
         self._is_open = False
         # Guests first: a zygote that ends takes its guests along, and their handles would report a crash.
-        self._forewarning.forget()
         self._session_guests.drop_all()
         pools, self._pools = tuple(self._pools.values()), {}
         await asyncio.gather(*(pool.close() for pool in pools), *self._burials)
@@ -117,7 +118,7 @@ class ProcessEngine:
     def disown(self) -> None:
         """In a forked child: the zygotes let go of their own; the next program here starts another."""
         self._pools, self._starting, self._session_guests = {}, {}, SessionGuests(*self._max_kept)
-        self._forewarning.disown()
+        self._last_pool = None
 
     def open(self, order: Order) -> ProcessRun:
         """Start a program. Leaving the context kills the guest and frees all it held."""
@@ -125,7 +126,12 @@ class ProcessEngine:
         installed = installed_set(order.program.library_set, self._sets)
         if installed is not None:
             order = structs.replace(order, limits=with_room(order.limits, installed))
-        return ProcessRun(order, GuestLease(partial(self._pool, jail), self._session_guests, self._forewarning, order))
+        lease = GuestLease(partial(self._pool, jail), self._session_guests, order)
+        lease.start_prepared(self._pools.get(jail))
+        return ProcessRun(order, lease)
+
+    def _prepare(self, text: str, tools: Sequence[ToolSpec], limits: Limits) -> PreparedGuest | None:
+        return prepare(self._last_pool, text, tools, limits)
 
     def has_session(self, session: str) -> bool:
         """Whether the names of that session are still there."""
@@ -162,7 +168,7 @@ class ProcessEngine:
         pool = self._pools.get(jail)
         if pool is None or pool.zygote.closed:
             pool = await self._new_pool(jail)
-        self._forewarning.pool = pool
+        self._last_pool = pool
         return pool
 
     async def _new_pool(self, jail: Jail) -> Pool:
@@ -302,7 +308,6 @@ class GuestLease:
     Args:
         pool_of: Gives the pool that the guest is of, and starts it if there is none.
         session_guests: The idle guests of sessions.
-        forewarning: The guest that knows a program which was being checked.
         order: What it is for.
     """
 
@@ -313,12 +318,10 @@ class GuestLease:
         self,
         pool_of: Callable[[], Coroutine[Any, Any, Pool]],
         session_guests: SessionGuests,
-        forewarning: Forewarning,
         order: Order,
     ) -> None:
         self._pool_of = pool_of
         self._session_guests = session_guests
-        self._forewarning = forewarning
         self._order = order
         self._files = frozenset(file.name for file in order.files) if order.files else frozenset()
         """Those that the program has once it runs; at its end, those that it left."""
@@ -328,6 +331,16 @@ class GuestLease:
         """It has made the program ready, and waits for its start."""
         self.is_started = False
         """It has been sent that, too."""
+        self._prepared: PreparedGuest | None = None
+
+    def start_prepared(self, pool: Pool | None) -> None:
+        """Let the program run before the run is entered, if a guest of this pool has made it ready."""
+        prepared = self._order.preparation
+        if isinstance(prepared, PreparedGuest) and prepared.fits(pool, self._order, self.limits):
+            prepared.start(self._order)
+            self._prepared = prepared
+        elif prepared is not None:
+            prepared.discard()
 
     async def take(self) -> None:
         """Have a guest. It may still be on its way: see `until_ready`."""
@@ -337,13 +350,15 @@ class GuestLease:
         self.is_kept = session_guest is not None
         if session_guest is not None:
             # A guest without the session's names is of no use.
-            self._forewarning.forget()
+            if self._prepared is not None:
+                self._prepared.discard()
             self.pool, self.guest, self._files = session_guest
             return
-        limits = self.limits
-        prepared_guest = self._forewarning.take(self.pool, limits, order)
+        prepared = self._prepared
+        prepared_guest = prepared.take(self.pool) if prepared is not None else None
         self.is_prepared = prepared_guest is not None
-        self.guest, self.is_started = prepared_guest or (self.pool.take(limits), False)
+        self.is_started = self.is_prepared and prepared is not None and prepared.is_started
+        self.guest = prepared_guest or self.pool.take(self.limits)
 
     @property
     def limits(self) -> Limits:

@@ -1,8 +1,8 @@
 """Optimizations of the process engine, each optional: every program ends the same without them.
 
-* `forewarning`: a waiting guest compiles a program while the host checks it.
-* `placement`: a waiting guest wakes up on another core than the host's.
-* `lookahead`: the host stays awake for a frame that is about to come.
+* `prepare`: a waiting guest compiles a program while the host checks it.
+* `Placement`: a waiting guest wakes up on another core than the host's.
+* `LookAhead`: the host stays awake for a frame that is about to come.
 
 The modules that talk to guests know only these objects, never how or when they pay. `bench/tricks.py` measures
 each of them with and without it, in one run.
@@ -16,11 +16,8 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
-import msgspec
-
 from toolfold.engines.process.connection import program_frame, start_frame
 from toolfold.engines.process.launch import pid_of
-from toolfold.models import OWN_SETS
 from toolfold_guest.shared.polling import LOOKS, Patience
 
 if TYPE_CHECKING:
@@ -29,134 +26,84 @@ if TYPE_CHECKING:
     from toolfold.engines.base import Order
     from toolfold.engines.process.guest import Guest
     from toolfold.engines.process.zygote import Pool
-    from toolfold.models import LibrarySet, Limits, ToolSpec
+    from toolfold.models import Limits, ToolSpec
 
 
 # ----------------------------------------------------------------------------------------------------
-# A program is made ready in the guest that it will get, while the host checks it.
+# A guest compiles a program while the host checks it.
 #
 # To compile a program and to fill its names takes a guest about as long as the check takes the host. Nothing of it
 # runs before the start. A guest that was told of a program is for no other: if that does not come, the guest ends.
 #
-# The start follows as soon as the check has passed: what the host needs to hear of a program, it makes while that runs.
+# The start is sent by `open`, before anything is built that the host needs to listen to the program.
 
 MOST_PREPARED_BYTES: Final = 64 * 1024
 """Fits into the buffer of an idle socket; and what takes longer to check gains little from it."""
 
 
-class _Preparation(msgspec.Struct):
-    """A guest, taken from its pool, and the program that it was told of."""
+class PreparedGuest:
+    """Guest that was taken from its pool and told of a program; `prepare` makes it."""
 
-    pool: Pool
-    library_set: LibrarySet
-    guest: Guest
-    text: str
-    tools: Sequence[ToolSpec]
-    started: Order | None = None
-    """What it was sent to start with; `None` if it waits for that."""
+    def __init__(self, pool: Pool, guest: Guest, text: str, tools: Sequence[ToolSpec]) -> None:
+        self._pool = pool
+        self._guest: Guest | None = guest
+        self._text = text
+        self._tools = tools
+        self.is_started = False
 
-
-class Forewarning:
-    """At most one guest that knows the program which is being checked. It is a `Forewarned` for the runtime."""
-
-    def __init__(self) -> None:
-        self.pool: Pool | None = None
-        """Of the last program: the next one probably needs the same libraries."""
-        self.library_set: LibrarySet = "bare"
-        """That the last program asked for."""
-        self._preparation: _Preparation | None = None
-
-    def expect(self, text: str, tools: Sequence[ToolSpec], limits: Limits) -> None:
-        """A program is being checked: a guest makes it ready meanwhile, if there is a core with nothing else to do."""
-        pool = self.pool
-        # With another program on its way the cores have better things to do.
-        if self._preparation is not None or pool is None or pool.zygote.closed or not pool.is_quiet:
-            return
-        if len(text) > MOST_PREPARED_BYTES or not pool.is_usual(limits):
-            return
-        frame = program_frame(text, tools)
-        if len(frame) <= MOST_PREPARED_BYTES:
-            guest = pool.take(limits)
-            if _tell(guest, frame):
-                self._preparation = _Preparation(pool, self.library_set, guest, text, tools)
-            else:
-                pool.give_back(guest)
-
-    def begin(self, order: Order) -> None:
-        """The check has passed, and `open` comes next: let the program run, if a guest has made this one ready."""
-        preparation = self._preparation
-        # Files may be more than the socket takes at once, and a session's guest is another one.
-        if preparation is None or order.files or order.session:
-            return
-        # Programs with installed libraries have more room than the usual guest.
-        if preparation.library_set != order.program.library_set or preparation.library_set not in OWN_SETS:
-            return
-        if (
-            preparation.text != order.program.text
-            or preparation.tools is not order.tools
-            or not preparation.pool.is_usual(order.limits)
-        ):
-            return
-        start = start_frame(order, has_files=False)
-        if len(start) > MOST_PREPARED_BYTES:  # its standard input may be long
-            return
-        try:
-            is_sent = preparation.guest.sock.send(start) == len(start)
-        except OSError:  # it has just died, or its buffer is full
-            is_sent = False
-        if is_sent:
-            preparation.guest.place.set_free()
-            preparation.started = order
-        else:
-            self.forget()
-
-    def forget(self) -> None:
-        """The program that was expected does not come; one that is expected besides it loses time."""
-        preparation, self._preparation = self._preparation, None
-        if preparation is not None:
-            preparation.pool.give_back(preparation.guest)
-
-    def disown(self) -> None:
-        """In a forked child: the guest is the parent's."""
-        self.pool = self._preparation = None
-
-    def take(self, pool: Pool, limits: Limits, order: Order) -> tuple[Guest, bool] | None:
-        """The guest that has made this program ready, if there is one, and whether it was sent its start.
-
-        A guest that was told of another program, or to start in another way, ends.
-        """
-        self.library_set = order.program.library_set
-        preparation = self._preparation
-        if preparation is None:
-            return None
+    def fits(self, pool: Pool | None, order: Order, limits: Limits) -> bool:
+        """Whether the order is for this program, with a guest of this pool and of these limits."""
         # The grant by identity: to compare thousands of tools takes longer than to begin anew.
-        is_same = preparation.text == order.program.text and preparation.tools is order.tools
-        if preparation.started is not None and is_same:
-            is_same = _starts_alike(preparation.started, order)
-        if is_same and preparation.pool is pool and pool.is_usual(limits):
-            self._preparation = None
-            return preparation.guest, preparation.started is not None
-        self.forget()
+        is_same = self._text == order.program.text and self._tools is order.tools
+        return is_same and pool is self._pool and pool.is_usual(limits)
+
+    def start(self, order: Order) -> None:
+        """Let the program run, if the socket takes all of the start at once."""
+        # Files may be more than that, and a session may have a guest of its own.
+        if self._guest is None or order.files or order.session:
+            return
+        frame = start_frame(order, has_files=False)
+        # Its standard input may be long.
+        if len(frame) <= MOST_PREPARED_BYTES and _send_whole(self._guest, frame):
+            self._guest.place.set_free()
+            self.is_started = True
+        else:
+            self.discard()
+
+    def take(self, pool: Pool) -> Guest | None:
+        """The guest, once, if it is still one of this pool."""
+        if pool is not self._pool:
+            self.discard()
+        guest, self._guest = self._guest, None
+        return guest
+
+    def discard(self) -> None:
+        """End the guest; harmless once it is taken."""
+        guest, self._guest = self._guest, None
+        if guest is not None:
+            self._pool.give_back(guest)
+
+
+def prepare(pool: Pool | None, text: str, tools: Sequence[ToolSpec], limits: Limits) -> PreparedGuest | None:
+    """Tell a parked guest of a program, if there is a core with nothing else to do."""
+    # With another program on its way the cores have better things to do.
+    if pool is None or pool.zygote.closed or not pool.is_quiet:
         return None
-
-
-def _starts_alike(order: Order, other: Order) -> bool:
-    """Whether a guest is told the same to start either: all that `start_frame` reads, mostly by identity."""
-    return (
-        order.program is other.program
-        and order.limits is other.limits
-        and order.tape is other.tape
-        and order.seed == other.seed
-        and order.report_waiting == other.report_waiting
-        and order.session == other.session
-        and not other.files
-    )
-
-
-def _tell(guest: Guest, frame: bytes) -> bool:
-    """Wake it up, on another core than ours, and hand it all of the program; false if it cannot take that."""
-    # Before it is woken: here it would wait until the check is over, which is what this is to avoid.
+    if len(text) > MOST_PREPARED_BYTES or not pool.is_usual(limits):
+        return None
+    frame = program_frame(text, tools)
+    if len(frame) > MOST_PREPARED_BYTES:
+        return None
+    guest = pool.take(limits)
+    # Before it is woken: on our core it would wait until the check is over, which is what this is to avoid.
     guest.place.stay_away()
+    if _send_whole(guest, frame):
+        return PreparedGuest(pool, guest, text, tools)
+    pool.give_back(guest)
+    return None
+
+
+def _send_whole(guest: Guest, frame: bytes) -> bool:
     try:
         return guest.sock.send(frame) == len(frame)
     except OSError:  # it has just died, or its buffer is full
