@@ -218,11 +218,9 @@ class Runtime:
         options = merge_options(ProgramOptions, options, keywords)
         if isinstance(options, StartOptions):
             raise UsageError("run never pauses, so it takes ProgramOptions; give StartOptions to start")
-        limits = options.limits or self._limits
-        preparation = None if options.session or options.hidden else self._planner.prepare(text, limits)
         request = RunRequest(
-            options=options, limits=limits, session=self._session(options), is_strict=self._ledger.is_lasting,
-            preparation=preparation,
+            options=options, limits=options.limits or self._limits, session=self._session(options),
+            is_strict=self._ledger.is_lasting,
         )  # fmt: skip
         step = await self._begin(text, request)
         assert isinstance(step, Outcome), "only `start` pauses"
@@ -349,7 +347,7 @@ class Runtime:
         """Events of the guest, calls to the router, replies back, outcome."""
         execution.clock.start()
         try:
-            async for event in execution.events():  # engine
+            async for event in execution.life.run:  # engine
                 match event:
                     case Called():  # tool call -> router -> reply -> program
                         for call in event.calls:
@@ -385,8 +383,8 @@ class Runtime:
             await execution.open()
         except BaseException:
             await self._live.close(execution)  # nothing ran, so there is nothing to put on record
-            if execution.plan.preparation is not None:
-                execution.plan.preparation.discard()
+            if execution.plan.order.preparation is not None:
+                execution.plan.order.preparation.discard()
             raise
         return await self._guarded(execution)
 

@@ -151,7 +151,10 @@ class ExecutionCalls:
         self._open[call.id] = (call, time.perf_counter())
         if self._tell is not None:
             self._tell(ToolCalled(plan.start_record.execution_id, call))
-        self._record.begin_call(call)  # before the tool is called: a replay must know
+        if call.tool not in plan.approval_tools:  # what waits for a yes has not begun, and a replay asks for it again
+            self._record.unnoted = call
+            if self._record.is_taped:
+                self._record.note_call()
         recorded = self._recorded_reply(call, plan.rerun) if plan.rerun is not None else None
         if call.tool not in plan.outside:
             if recorded is not None and recorded.error is not None:
@@ -165,11 +168,12 @@ class ExecutionCalls:
             self._answer(call, recorded)
         else:
             self._refuse_unfit(call)
-        self._record.note_call()
+        if self._record.unnoted is not None:
+            self._record.note_call()
 
     def _recorded_reply(self, call: Call, rerun: Rerun) -> Reply | None:
         # Who answers for the outside knows by itself what it did.
-        return rerun.reply_to(call, is_safe=call.tool in self._record.safe or call.tool in self._plan.outside)
+        return rerun.reply_to(call, is_safe=call.tool in self._plan.repeatable_tools | self._plan.outside)
 
     def _repeat(self, call: Call, past: ReplayHistory) -> None:
         """A call that the program made before: its reply is on its way, or nobody knows of one."""
@@ -183,7 +187,7 @@ class ExecutionCalls:
         elif past.is_handed_out(call.id):
             self.approvals.note_decided(call.id)
             self.dispatch.send(call)
-        elif call.tool in self._record.safe:
+        elif call.tool in self._plan.repeatable_tools:
             self.dispatch.send(call)
         else:
             text = f"{call.tool!r} was called before the host stopped; whether it ran is not known"
@@ -206,7 +210,8 @@ class ExecutionCalls:
         return OutsideChecks(self.context.outside)
 
     async def _serve(self, call: Call) -> None:
-        if self._record.is_strict:
+        plan, tool = self._plan, call.tool
+        if self._record.is_strict and tool not in plan.repeatable_tools and tool not in plan.approval_tools:
             try:
                 if (waits := self._record.before_tool(call)) is not None:
                     await waits
@@ -216,7 +221,7 @@ class ExecutionCalls:
         recorded = self._recorded.pop(call.id, None) if self._recorded else None
         reply = await self._services.router.serve(
             call,
-            max_reply_bytes=self._plan.start_record.limits.reply_bytes,
+            max_reply_bytes=plan.start_record.limits.reply_bytes,
             context=self._context or self.context,
             recorded=recorded,
         )

@@ -7,6 +7,8 @@ from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
+import msgspec
+
 from toolfold.engines.base import Mortal, Printed, Served, Waiting
 from toolfold.errors import Fenced, LedgerFull
 from toolfold.events import ProgramBegan, ProgramEnded, ProgramPaused, ProgramPrinted, ProgramResumed
@@ -19,10 +21,10 @@ from toolfold.ledger.base import CallEntry, Moment, TapeEntry
 from toolfold.models import Problem
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+    from collections.abc import Awaitable, Callable, Mapping, Sequence
     from contextlib import AbstractAsyncContextManager
 
-    from toolfold.engines.base import Ended, Event, ReplayTape, Run
+    from toolfold.engines.base import Ended, ReplayTape, Run
     from toolfold.errors import ToolfoldError
     from toolfold.events import Tell
     from toolfold.execution.output import OutputWatch
@@ -137,18 +139,13 @@ class ExecutionRecord:
         self._ledger = ledger
         self._plan = plan
         self._id = plan.start_record.execution_id
-        self.is_taped = plan.tape is not None
+        self.is_taped = plan.order.tape is not None
         self.is_strict = plan.start_record.is_strict or self.is_taped
         """Rule 1 holds."""
         self._is_spoilt = False
         self._recorded_characters = {"stdout": 0, "stderr": 0}
-        self._unnoted: Call | None = None
+        self.unnoted: Call | None = None
         """Being served right now, and goes on record before its tool (rule 1) or with its reply (rule 3)."""
-
-    @cached_property
-    def safe(self) -> frozenset[str]:
-        """Tools that may be called again where it is not known whether a call reached them."""
-        return frozenset(spec.name for spec in self._plan.start_record.tools if spec.read_only or spec.idempotent)
 
     @property
     def can_be_replayed(self) -> bool:
@@ -205,25 +202,17 @@ class ExecutionRecord:
 
     # calls
 
-    def begin_call(self, call: Call) -> None:
-        """The program made a call, which is being served now."""
-        if call.tool in self._plan.approval_tools:
-            return  # what waits for a yes has not begun, and a replay asks for it again
-        self._unnoted = call
-        if self.is_taped:
-            self.note_call()
-
     def note_call(self, call: Call | None = None) -> None:
         """Rule 3 does not apply after all: the call that is being served waits; if given, only this one."""
-        unnoted = self._unnoted
+        unnoted = self.unnoted
         if unnoted is not None and (call is None or unnoted is call):
-            self._unnoted = None
+            self.unnoted = None
             self.note(CallEntry(unnoted, self.at))
 
     def note_reply(self, call: Call, reply_entry: ReplyEntry) -> None:
         """The program has been given the reply."""
-        if self._unnoted is call:
-            self._unnoted = None
+        if self.unnoted is call:
+            self.unnoted = None
             self.note(CallEntry(call), reply_entry)
         else:
             self.note(reply_entry)
@@ -239,12 +228,10 @@ class ExecutionRecord:
         self.note(*entries)
 
     def before_tool(self, call: Call) -> Awaitable[None] | None:
-        """Rule 1: what to wait for before the tool is called, if anything."""
-        if call.tool in self.safe or call.tool in self._plan.approval_tools:
-            return None
+        """Rule 1: what to wait for before a tool is called that must not be called again, if anything."""
         unnoted: tuple[Entry, ...] = ()
-        if self._unnoted is call:
-            self._unnoted, unnoted = None, (CallEntry(call, self.at),)
+        if self.unnoted is call:
+            self.unnoted, unnoted = None, (CallEntry(call, self.at),)
         waits = self._ledger.secure(self._id, *unnoted, epoch=self._plan.epoch)
         return None if waits is None else self._unless_full(waits)
 
@@ -285,6 +272,8 @@ class Execution:
 
     def __init__(self, plan: ExecutionPlan, services: Services, on_frozen: Callable[[Execution, int], None]) -> None:
         self.plan = plan
+        self.id = plan.start_record.execution_id
+        """The same in all processes."""
         self._services = services
         self._on_frozen = on_frozen
         self._began = time.perf_counter()
@@ -303,11 +292,11 @@ class Execution:
             return
         self._is_equipped = True
         plan, services, limits = self.plan, self._services, self.plan.start_record.limits
+        self.record = ExecutionRecord(services.ledger, plan)
         self._tell = services.listeners.tell
         self.clock = WallClock(
             limits.wall_seconds, services.alarm, self.time_out, self._tick if plan.is_durable else None
         )
-        self.record = ExecutionRecord(services.ledger, plan)
         self._output = OutputStreams(limits.output_bytes)
 
     @property
@@ -318,7 +307,7 @@ class Execution:
             plan, tell = self.plan, self._tell
             calls = self._calls = ExecutionCalls(
                 plan, self._services, life=self.life, record=self.record, clock=self.clock,
-                accounts=Accounts(plan.start_record.execution_id, self._began, tell, plan.on_call),
+                accounts=Accounts(self.id, self._began, tell, plan.on_call),
                 look_again=self._look_again, tell=tell,
             )  # fmt: skip
         return calls
@@ -332,18 +321,16 @@ class Execution:
         )  # fmt: skip
 
     @property
-    def id(self) -> str:
-        """Id of the execution, the same in all processes."""
-        return self.plan.start_record.execution_id
-
-    @property
     def open_calls(self) -> tuple[Call, ...]:
         """Calls without a reply; empty while the guest has not started."""
         return self.calls.open if self._is_equipped else ()
 
     async def open(self) -> None:
         """Give the program to the engine; one with a past also gets the replies it had."""
-        run_context = self._services.engine.open(self.plan.order(self._weighed))
+        order = self.plan.order
+        if self.plan.can_pause:
+            order = msgspec.structs.replace(order, on_frozen=self._weighed)
+        run_context = self._services.engine.open(order)
         run = await run_context.__aenter__()
         self._equip()
         self._run_context = run_context
@@ -363,10 +350,6 @@ class Execution:
             self.clock.put_back(past.last_tick)
         if past.snapshot is not None:
             self._pauses.take_up(past.snapshot)
-
-    def events(self) -> AsyncIterator[Event]:
-        """The run's events; where a local call turns out to need a yes, also our own `Waiting`."""
-        return aiter(self.life.run)
 
     def keep(self, event: Printed | ReplayTape | Served) -> None:
         """Output for the outcome, the tape for a replay, or a call that the engine has served."""
@@ -440,9 +423,10 @@ class Execution:
             notes += unseen_key_hints(self.plan.start_record, self._services.learning)
         ended = replace(ended, notes=ended.notes + notes) if notes else ended
         code_bytes = self._code_bytes or code_size(self.plan.start_record.program.sent_text)
+        engine, start_record = self._services.engine, self.plan.start_record
         outcome = whole = outcome_of(
-            ended, self.plan.start_record, self._services.engine, began=self._began, code_bytes=code_bytes,
-            output=self._output, calls=self._calls,
+            ended, start_record, isolation=start_record.isolation if self.plan.past is None else engine.isolation,
+            notes=engine.notes, began=self._began, code_bytes=code_bytes, output=self._output, calls=self._calls,
         )  # fmt: skip
         if deleted:
             outcome = whole = replace(outcome, deleted_files=deleted)

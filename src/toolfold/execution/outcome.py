@@ -20,7 +20,6 @@ from toolfold.tools.values import json_size
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from toolfold.engines.base import Engine
     from toolfold.events import Tell
     from toolfold.execution.calls import ExecutionCalls
     from toolfold.execution.output import OutputStreams
@@ -30,14 +29,14 @@ if TYPE_CHECKING:
 
 
 def outcome_of(
-    ended: Ended, start_record: StartRecord, engine: Engine, *, began: float, code_bytes: int, output: OutputStreams,
-    calls: ExecutionCalls | None,
+    ended: Ended, start_record: StartRecord, *, isolation: str, notes: tuple[str, ...], began: float, code_bytes: int,
+    output: OutputStreams, calls: ExecutionCalls | None,
 ) -> Outcome:  # fmt: skip
     """The outcome that the caller sees; `output` keeps more than it shows. `None` for a program without calls."""
     stdout, stdout_cut_bytes = output.stdout.cut()
     stderr, stderr_cut_bytes = output.stderr.cut()
     records = calls.records() if calls is not None else ()
-    hints = (*start_record.program.notes, *engine.notes, *ended.notes)
+    hints = (*start_record.program.notes, *notes, *ended.notes)
     if calls is not None:
         hints += _call_hints(ended, records, calls.accounts.not_repeated)
     if ended.problem is not None:
@@ -53,8 +52,8 @@ def outcome_of(
         problem=ended.problem,
         calls=records,
         files=ended.files,
-        engine=engine.name,
-        isolation=engine.isolation,
+        engine=start_record.engine,
+        isolation=isolation,
         seconds=time.perf_counter() - began,
         context_saved=_saved(records, ended, code_bytes, stdout + stderr),
         hints=hints,
@@ -138,7 +137,7 @@ def record_of(call: Call, reply: Reply, started_seconds: float, seconds: float) 
         seconds=seconds,
         error=reply.error,
         bytes_in=json_size(call.arguments),
-        bytes_out=_size(reply),
+        bytes_out=_size(reply) if reply.size_bytes is None else reply.size_bytes,
         line=call.line,
         traceback=reply.traceback,
     )
@@ -156,8 +155,6 @@ def record_of(call: Call, reply: Reply, started_seconds: float, seconds: float) 
 
 
 def _size(reply: Reply) -> int:
-    if reply.size_bytes is not None:
-        return reply.size_bytes
     return json_size(reply.value if reply.error is None else reply.error)
 
 

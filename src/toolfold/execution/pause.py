@@ -56,7 +56,7 @@ class Pauses:
         self._clock = clock
         self._output = output
         # What cannot be replayed has names in its guest that no snapshot holds.
-        self._snapshot_version = services.engine.capabilities.snapshot_version if plan.tape is not None else ""
+        self._snapshot_version = services.engine.capabilities.snapshot_version if plan.order.tape is not None else ""
         self._rounds = plan.past.rounds if plan.past is not None else 0
         """Pauses of which the ledger has had a snapshot."""
         self.last_waiting = -1

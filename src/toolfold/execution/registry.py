@@ -266,7 +266,8 @@ class LiveExecutions:
         execution_id = execution.id
         if self._by_id.get(execution_id) is execution:  # else another was started with its id, which the ledger refuses
             del self._by_id[execution_id]
-            self._paused_memory.remove(execution_id)
+            if execution.plan.can_pause:
+                self._paused_memory.remove(execution_id)
         await execution.close()
         if self._watches:
             self.unwatch(execution.id)

@@ -1,11 +1,9 @@
-"""Requests for executions: the start record, the plan and the services of one; checks of runtime arguments."""
+"""Requests for executions, the plan and the services of one; settings of a runtime and checks of its arguments."""
 
 from __future__ import annotations
 
-import os
-import time
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import fields, replace
+from dataclasses import fields
 from functools import wraps
 from inspect import signature
 from pathlib import Path
@@ -24,11 +22,11 @@ from toolfold.tools.policy import Policy
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Sequence
 
-    from toolfold.engines.base import Engine, Preparation, ReplayTape
+    from toolfold.engines.base import Engine
     from toolfold.events import Listener, Listeners
     from toolfold.execution.history import ReplayHistory, Rerun
     from toolfold.execution.pause import PausedLimits
-    from toolfold.models import CallRecord, File, Program, ProgramKeywords, ToolSpec
+    from toolfold.models import CallRecord, ProgramKeywords, ToolSpec
     from toolfold.sessions import Session, SessionLimits
     from toolfold.sessions.stores import FileStore
     from toolfold.tools.learning import Learning
@@ -48,68 +46,6 @@ class RunRequest(msgspec.Struct, frozen=True, kw_only=True):
     expires_at: float = 0.0
     is_strict: bool = False
     is_durable: bool = False
-    preparation: Preparation | None = None
-    """Of the engine, which was told of the text before anything else."""
-
-    @property
-    def is_taped(self) -> bool:
-        """Whether it must be replayable. Names that live in a guest are gone with it, so they exclude a replay."""
-        return (self.can_pause or self.is_durable) and not (self.session and self.session.keeps_names)
-
-    @property
-    def known_names(self) -> frozenset[str]:
-        """Names that earlier programs of the session defined."""
-        return frozenset(self.session.names) if self.session is not None else frozenset()
-
-
-def start_record_of(
-    request: RunRequest, program: Program, specs: tuple[ToolSpec, ...], *, engine: Engine, saved_files: Sequence[File],
-    outputs: Sequence[File], interface: str,
-) -> StartRecord:  # fmt: skip
-    """The start, as it goes on record, with the session's files and the earlier output that the text mentions.
-
-    Raises:
-        UsageError: there is more for standard input than a program may have.
-    """
-    options = request.options
-    if options.stdin is not None or options.clock is not None:
-        program = _with_input(request, program)
-    new_files = (*outputs, *options.files)
-    random_bytes = os.urandom(12)
-    return StartRecord(
-        execution_id=options.execution_id or random_bytes[:8].hex(),
-        program=program,
-        tools=specs,
-        outside=tuple([spec.name for spec in request.outside]) if request.outside else (),
-        limits=request.limits,
-        # By name: what the caller brings takes the place of what the session has.
-        files=tuple({file.name: file for file in (*saved_files, *new_files)}.values())
-        if saved_files or new_files
-        else (),
-        brought=tuple([file.name for file in new_files]) if new_files else (),
-        seed=int.from_bytes(random_bytes[8:]) if options.seed is None else options.seed,
-        engine=engine.name,
-        isolation=engine.isolation,
-        tenant=options.tenant,
-        session=request.session.id if request.session else "",
-        rerun_of=options.rerun_of,
-        began_at=time.time(),
-        expires_at=request.expires_at,
-        is_strict=request.is_taped or request.is_strict,
-        interface=interface,
-    )
-
-
-def _with_input(request: RunRequest, program: Program) -> Program:
-    options = request.options
-    size, most = len((options.stdin or "").encode("utf-8", "surrogatepass")), request.limits.temp_bytes
-    if size > most:
-        raise UsageError(f"stdin has {size} bytes, more than {most}, the limit of temp_bytes; give it as a file")
-    return replace(program, stdin=options.stdin, clock=options.clock)
-
-
-# ----------------------------------------------------------------------------------------------------
-# What one execution is made from: what is wanted of it, and what serves it. Plain values.
 
 
 class Services(msgspec.Struct, frozen=True, kw_only=True):
@@ -134,9 +70,12 @@ class ExecutionPlan(msgspec.Struct, frozen=True, kw_only=True):
     start_record: StartRecord
     outside: frozenset[str]
     """Names of the tools that only the caller can answer."""
-    tape: ReplayTape | None
-    """Set if the execution can be replayed; not empty if it is."""
+    order: Order
+    """For the engine; with a tape if the execution can be replayed, and not an empty one if it is. Whoever does not
+    open the execution has to discard its preparation."""
     can_pause: bool
+    repeatable_tools: frozenset[str]
+    """Tools that may be called again where it is not known whether a call reached them."""
     session: Session | None = None
     on_call: Callable[[CallRecord], None] | None = None
     past: ReplayHistory | None = None
@@ -151,27 +90,6 @@ class ExecutionPlan(msgspec.Struct, frozen=True, kw_only=True):
     """Any tool may ask while it is served; otherwise only `approval_tools` do, and before they begin."""
     is_durable: bool = False
     """The start is safe before the program runs, and the outcome before it is returned."""
-    preparation: Preparation | None = None
-    """Whoever does not open the execution has to discard it."""
-
-    def order(self, on_frozen: Callable[[int], None] | None) -> Order:
-        """Order for the engine."""
-        start_record, session, past = self.start_record, self.session, self.past
-        return Order(
-            program=start_record.program,
-            tools=start_record.tools,
-            limits=start_record.limits,
-            files=start_record.files,
-            session=session.id if session is not None and session.keeps_names else "",
-            seed=start_record.seed,
-            tape=self.tape,
-            snapshot=past.snapshot.state if past is not None and past.snapshot is not None else b"",
-            report_waiting=self.can_pause,
-            # Others compare each call with a record, here, before it is made.
-            may_serve=self.tape is None and self.rerun is None,
-            on_frozen=on_frozen if self.can_pause else None,
-            preparation=self.preparation,
-        )
 
 
 # ----------------------------------------------------------------------------------------------------
@@ -339,17 +257,6 @@ def merge_options(kind: type[_Options], options: ProgramOptions | None, keywords
 
 
 # Any: whatever a caller passes.
-def check_text(text: Any) -> None:
-    """Find a program that is no text.
-
-    Raises:
-        UsageError: with what it is.
-    """
-    if not isinstance(text, str):
-        raise UsageError(f"a program is text, as in run('print(1)'); got {type(text).__name__} {_short(text)}")
-
-
-# Any: the same.
 def check_types(*, tools: Any, engine: Any, limits: Any, policy: Any, approve: Any, listeners: Any) -> None:
     """Find what is not what its annotation says.
 
@@ -398,9 +305,10 @@ def resolve_ledger(ledger: Any) -> tuple[Ledger, bool]:
 
 
 def _wrong(name: str, takes: str, value: Any) -> UsageError:
-    return UsageError(f"Runtime({name}=...) takes {takes}; got {type(value).__name__} {_short(value)}")
+    return UsageError(f"Runtime({name}=...) takes {takes}; got {type(value).__name__} {short(value)}")
 
 
-def _short(value: object) -> str:
+def short(value: object) -> str:
+    """A value for an error message."""
     text = repr(value)
     return text if len(text) <= 80 else f"{text[:79]}…"

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import os
 import re
+import time
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from toolfold.engines.base import EngineTools, Preparation, ReplayTape
-from toolfold.errors import ToolfoldError
+from toolfold.engines.base import EngineTools, Order, Preparation, ReplayTape
+from toolfold.errors import ToolfoldError, UsageError
 from toolfold.events import ProgramRejected
 from toolfold.execution.history import Rerun, history_of, put_on_record, take_over
 from toolfold.execution.outcome import code_size, context_saved
-from toolfold.execution.request import ExecutionPlan, check_text, start_record_of
+from toolfold.execution.request import ExecutionPlan, short
 from toolfold.ledger.base import Ledger
-from toolfold.models import File, Outcome, Problem, Program
+from toolfold.models import File, Outcome, Problem, Program, StartRecord
 from toolfold.program.check import Checker
 from toolfold.prompts.python_stubs import asks_for_words
 from toolfold.protocol.codec import encode
@@ -28,8 +31,9 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Collection, Iterable, Sequence
 
     from toolfold.checking import Checks
+    from toolfold.execution.history import ReplayHistory
     from toolfold.execution.request import RunRequest, Services
-    from toolfold.models import Limits, StartRecord, ToolSpec
+    from toolfold.models import Limits, ToolSpec
     from toolfold.sessions import Session, Sessions
     from toolfold.tools.learning import Learning
     from toolfold.tools.policy import Policy
@@ -66,6 +70,7 @@ class RuntimeTools:
             catalog = catalog.with_tools([search_tool(self.index)])
         specs = catalog.specs if self._has_tools else ()
         self.specs = tuple(spec for spec in specs if spec.allowed_callers != "direct")
+        self.repeatable = _repeatable(self.specs)
         self.checker = Checker(self.specs)
         self.router = router if router is not None else Router(catalog, wrappers=steps)
         self._policy = policy
@@ -144,32 +149,25 @@ class ExecutionPlanner:
         """Whether a program may have to pause for a yes, because nobody here gives it."""
         return (self.offer.asks or self._may_ask) and self.services.context.approve is None
 
-    def prepare(self, text: str, limits: Limits) -> Preparation | None:
-        """Prepare a program that is offered all tools and no others, before anything else is done for it.
-
-        To wake up and compile takes a guest longer than all that the host does until the program starts.
-        """
-        check_text(text)
-        return None if asks_for_words(text) else self._prepare(text, self.offer.specs, limits)
-
     async def plan(self, text: str, request: RunRequest) -> ExecutionPlan | Outcome:
         """The plan of a program that passes the check, or the outcome of one that does not.
 
         With a plan, the program has its turn of its session: whoever does not open it has to close the execution.
         """
-        check_text(text)
+        _check_text(text)
+        # First: to wake up and compile takes a guest longer than all that the host does until the program starts.
         specs = self.offer.granted(request.outside, request.options.hidden)
         help_specs = await self._help_specs(specs, request) if asks_for_words(text) else specs
-        preparation = request.preparation
-        if request.session is not None:
-            await self._enter(request.session)
-        elif preparation is None:
+        preparation = None
+        if request.session is None:
             preparation = self._prepare(text, help_specs, request.limits)
+        else:
+            await self._enter(request.session)
         try:
             checker = self.offer.checker_for(specs)
             program = None
             if request.options.stdin is None:
-                program = self._checks.check_at_once(text, checker, request.limits, request.known_names)
+                program = self._checks.check_at_once(text, checker, request.limits, _known_names(request))
             if program is None:
                 program = await self._check(text, specs, checker, request)
             if isinstance(program, Problem):
@@ -182,7 +180,7 @@ class ExecutionPlanner:
 
     async def check(self, text: str, request: RunRequest) -> Problem | None:
         """The problem for which a program would be rejected, if any."""
-        check_text(text)
+        _check_text(text)
         specs = self.offer.granted(request.outside, request.options.hidden)
         checked = await self._check(text, specs, self.offer.checker_for(specs), request)
         return checked if isinstance(checked, Problem) else None
@@ -227,19 +225,16 @@ class ExecutionPlanner:
             return [*(file.name for file in request.options.files), *(file.name for file in saved_files)]
 
         return self._checks.check(
-            text, specs, checker=checker, limits=request.limits, known_names=request.known_names, file_names=file_names,
-            has_stdin=request.options.stdin is not None, tenant=request.options.tenant,
+            text, specs, checker=checker, limits=request.limits, known_names=_known_names(request),
+            file_names=file_names, has_stdin=request.options.stdin is not None, tenant=request.options.tenant,
         )  # fmt: skip
 
     async def _rejected(self, problem: Problem, text: str, request: RunRequest) -> Outcome:
         services = self.services
-        program = Program(text=text)
         # The id is for one that runs.
         options = msgspec.structs.replace(request.options, execution_id="", files=())
         request = msgspec.structs.replace(request, options=options, outside=())
-        start_record = start_record_of(
-            request, program, (), engine=services.engine, saved_files=(), outputs=(), interface=services.interface
-        )
+        start_record = self._start_record(request, Program(text=text), (), is_taped=_is_taped(request))
         outcome = Outcome(
             execution_id=start_record.execution_id,
             status="rejected",
@@ -257,40 +252,119 @@ class ExecutionPlanner:
     async def _planned(
         self, program: Program, specs: tuple[ToolSpec, ...], request: RunRequest, preparation: Preparation | None
     ) -> ExecutionPlan:
-        ledger = self.services.ledger
-        rerun = (
-            Rerun(await history_of(ledger, request.options.rerun_of), request.options.repeat)
-            if request.options.rerun_of
-            else None
-        )
-        outputs = (
-            await earlier_output(program.text, ledger, request.options.tenant) if "output-" in program.text else ()
-        )
+        ledger, options, rerun = self.services.ledger, request.options, None
+        if options.rerun_of:
+            rerun = Rerun(await history_of(ledger, options.rerun_of), options.repeat)
+        outputs = await earlier_output(program.text, ledger, options.tenant) if "output-" in program.text else ()
         saved_files = self._sessions.files(request.session.id) if request.session is not None else ()
-        start_record = start_record_of(
-            request, program, specs, engine=self.services.engine, saved_files=saved_files, outputs=outputs,
-            interface=self.services.interface,
-        )  # fmt: skip
+        is_taped = _is_taped(request)
+        start_record = self._start_record(
+            request, program, specs, is_taped=is_taped, saved_files=saved_files, outputs=outputs
+        )
         return self._plan(
-            start_record, ReplayTape() if request.is_taped else None, request.session, can_pause=request.can_pause,
-            on_call=request.options.on_call, rerun=rerun, is_durable=request.is_durable, preparation=preparation,
+            start_record, ReplayTape() if is_taped else None, request.session, can_pause=request.can_pause,
+            on_call=options.on_call, rerun=rerun, is_durable=request.is_durable, preparation=preparation,
         )  # fmt: skip
+
+    def _start_record(
+        self, request: RunRequest, program: Program, specs: tuple[ToolSpec, ...], *, is_taped: bool,
+        saved_files: Sequence[File] = (), outputs: Sequence[File] = (),
+    ) -> StartRecord:  # fmt: skip
+        """The start as it goes on record, with the session's files and the earlier output that the text mentions.
+
+        Raises:
+            UsageError: there is more for standard input than a program may have.
+        """
+        options, engine = request.options, self.services.engine
+        if options.stdin is not None or options.clock is not None:
+            program = _with_input(request, program)
+        new_files = (*outputs, *options.files)
+        random_bytes = os.urandom(12)
+        return StartRecord(
+            execution_id=options.execution_id or random_bytes[:8].hex(),
+            program=program,
+            tools=specs,
+            outside=tuple([spec.name for spec in request.outside]) if request.outside else (),
+            limits=request.limits,
+            # By name: what the caller brings takes the place of what the session has.
+            files=tuple({file.name: file for file in (*saved_files, *new_files)}.values())
+            if saved_files or new_files
+            else (),
+            brought=tuple([file.name for file in new_files]) if new_files else (),
+            seed=int.from_bytes(random_bytes[8:]) if options.seed is None else options.seed,
+            engine=engine.name,
+            isolation=engine.isolation,
+            tenant=options.tenant,
+            session=request.session.id if request.session else "",
+            rerun_of=options.rerun_of,
+            began_at=time.time(),
+            expires_at=request.expires_at,
+            is_strict=is_taped or request.is_strict,
+            interface=self.services.interface,
+        )
 
     # Any: the other fields of `ExecutionPlan`.
     def _plan(
-        self, start_record: StartRecord, tape: ReplayTape | None, session: Session | None, **more: Any
-    ) -> ExecutionPlan:
-        approval_tools = self.offer.approval_tools(start_record.tools)
-        outside = frozenset(start_record.outside)
+        self, start_record: StartRecord, tape: ReplayTape | None, session: Session | None, *, can_pause: bool,
+        past: ReplayHistory | None = None, rerun: Rerun | None = None, preparation: Preparation | None = None,
+        **more: Any,
+    ) -> ExecutionPlan:  # fmt: skip
+        tools = start_record.tools
+        order = Order(
+            program=start_record.program,
+            tools=tools,
+            limits=start_record.limits,
+            files=start_record.files,
+            session=session.id if session is not None and session.keeps_names else "",
+            seed=start_record.seed,
+            tape=tape,
+            snapshot=past.snapshot.state if past is not None and past.snapshot is not None else b"",
+            report_waiting=can_pause,
+            # Others compare each call with a record, here, before it is made.
+            may_serve=tape is None and rerun is None,
+            preparation=preparation,
+        )
         return ExecutionPlan(
             start_record=start_record,
-            tape=tape,
+            order=order,
             session=session,
-            outside=outside,
-            approval_tools=approval_tools,
+            outside=frozenset(start_record.outside),
+            approval_tools=self.offer.approval_tools(tools),
+            repeatable_tools=self.offer.repeatable if tools is self.offer.specs else _repeatable(tools),
             may_ask=self._may_ask,
+            can_pause=can_pause,
+            past=past,
+            rerun=rerun,
             **more,
         )
+
+
+# Any: whatever a caller passes.
+def _check_text(text: Any) -> None:
+    if not isinstance(text, str):
+        raise UsageError(f"a program is text, as in run('print(1)'); got {type(text).__name__} {short(text)}")
+
+
+def _is_taped(request: RunRequest) -> bool:
+    """Whether it must be replayable. Names that live in a guest are gone with it, so they exclude a replay."""
+    return (request.can_pause or request.is_durable) and not (request.session and request.session.keeps_names)
+
+
+def _known_names(request: RunRequest) -> frozenset[str]:
+    """Names that earlier programs of the session defined."""
+    return frozenset(request.session.names) if request.session is not None else frozenset()
+
+
+def _with_input(request: RunRequest, program: Program) -> Program:
+    options = request.options
+    size, most = len((options.stdin or "").encode("utf-8", "surrogatepass")), request.limits.temp_bytes
+    if size > most:
+        raise UsageError(f"stdin has {size} bytes, more than {most}, the limit of temp_bytes; give it as a file")
+    return replace(program, stdin=options.stdin, clock=options.clock)
+
+
+def _repeatable(specs: Iterable[ToolSpec]) -> frozenset[str]:
+    return frozenset(spec.name for spec in specs if spec.read_only or spec.idempotent)
 
 
 # ----------------------------------------------------------------------------------------------------
@@ -305,8 +379,6 @@ _MOST: Final = 4
 
 async def earlier_output(text: str, ledger: Ledger, tenant: str) -> tuple[File, ...]:
     """The outputs that a program's text names, of executions of the same tenant; others are not there."""
-    if "output-" not in text:
-        return ()
     files = []
     for execution_id in list(dict.fromkeys(_MENTION.findall(text)))[:_MOST]:
         try:
