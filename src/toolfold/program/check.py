@@ -33,7 +33,7 @@ from toolfold.program.rules.replies import reply_faults
 from toolfold.program.rules.tool_calls import ToolCallCheck
 from toolfold.program.rules.undefined_names import Bindings
 
-_RULES: Final = (arity_faults, coroutine_faults, attribute_faults)
+_RULES: Final = (arity_faults, attribute_faults, coroutine_faults)
 """For programs whose names can all be seen."""
 _LIMITS: Final = Limits()
 _NOTHING: Final[frozenset[str]] = frozenset()
@@ -133,8 +133,8 @@ class Checker:
             yield from bindings.faults()
             for faults in rules:
                 yield from faults(reader, bindings.runs)
-            yield from reply_faults(reader, calls.tools, bindings.runs)
             yield from outward_faults(reader, self._index, bindings.comes_to)
+            yield from reply_faults(reader, calls.tools, bindings.runs)
 
     def _preset_names(self, reader: ProgramReader, known_names: Container[str]) -> tuple[str, ...]:
         """Presets that the program uses and neither it, nor a tool, nor its session defines."""

@@ -195,13 +195,13 @@ class ParsedProgram(NamedTuple):
 
 def program_in(text: str, limits: Limits) -> ParsedProgram | Problem:
     """The program, or what Python says against the text."""
-    wrapped = unwrap_json(text)
+    wrapped = unwrap_json(text) if text.lstrip()[:1] == "{" else None
     if wrapped is not None:
         inside = program_in(wrapped.text, limits)
         return inside if isinstance(inside, Problem) else inside._replace(notes=wrapped.notes + inside.notes)
     result = _parse_unchanged(text, limits)
     is_program = not isinstance(result, Problem) or result.kind != "syntax"
-    if is_program and not is_typed_in_ipython(text):
+    if is_program and not ("In [" in text and is_typed_in_ipython(text)):
         return result
     cleaned = clean(text, lambda candidate: not isinstance(_parse_unchanged(candidate, limits), Problem))
     if cleaned is None:

@@ -6,6 +6,7 @@ import ast
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from enum import Enum
+from operator import attrgetter
 from typing import Any, Final, NamedTuple, TypeAlias
 
 # ----------------------------------------------------------------------------------------------------
@@ -111,9 +112,8 @@ class NodeUse(NamedTuple):
     guard: Guard
 
 
-def position_of(use: NodeUse) -> tuple[int, int]:
-    """Where it stands in the text, to sort by."""
-    return use.node.lineno, use.node.col_offset
+position_of: Final[Callable[[NodeUse], tuple[int, int]]] = attrgetter("node.lineno", "node.col_offset")
+"""Where it stands in the text, to sort by."""
 
 
 @dataclass(slots=True)

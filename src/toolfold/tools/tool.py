@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, 
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from fnmatch import translate
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, TypeAlias, TypedDict, get_args, runtime_checkable
 
 import msgspec
@@ -102,7 +103,7 @@ class ApproveByExecution(Protocol):
 class Spent(msgspec.Struct):
     """Budget used by an execution so far."""
 
-    calls: dict[str, int] = msgspec.field(default_factory=lambda: defaultdict(int))
+    calls: dict[str, int] = msgspec.field(default_factory=partial(defaultdict, int))
     """Number of calls by tool name."""
 
 

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from toolfold.engines.base import Order
     from toolfold.engines.process.guest import Usage
     from toolfold.models import ToolSpec
+    from toolfold.protocol.machine import Conversation
 
 
 class GuestConnection:
@@ -83,7 +84,7 @@ class GuestConnection:
         if self._unsent:
             self._loop.remove_writer(self._fd)
 
-    def receive(self, check_size: Callable[[int], None], handle: Callable[[memoryview], None]) -> bool:
+    def receive(self, conversation: Conversation, handle: Callable[[memoryview], None]) -> bool:
         """Read once and hand on each frame that is whole; false if the guest hung up."""
         # `recv`, not `recvmsg`: descriptors that a guest sends along are closed by the kernel and never seen here.
         try:
@@ -98,26 +99,27 @@ class GuestConnection:
         partial = self._partial
         # Nearly always: the frames lie in the buffer, and nothing is copied.
         if not partial:
-            position = self._hand_on(self._buffer, size, check_size, handle)
+            position = self._hand_on(self._buffer, size, conversation, handle)
             if position < size:
                 partial += self._buffer[position:size]
             return True
         partial += self._buffer[:size]
         with memoryview(partial) as view:
-            position = self._hand_on(view, len(partial), check_size, handle)
+            position = self._hand_on(view, len(partial), conversation, handle)
         # Nothing to move while one large frame grows.
         del partial[:position]
         return True
 
     def _hand_on(
-        self, view: memoryview, size: int, check_size: Callable[[int], None], handle: Callable[[memoryview], None]
+        self, view: memoryview, size: int, conversation: Conversation, handle: Callable[[memoryview], None]
     ) -> int:
         """Where the first frame begins that is not whole yet."""
         position = 0
         while size - position >= HEADER.size and not self.is_closed:
             length = HEADER.unpack_from(view, position)[0]
             # By its header alone: a guest that claims 4 GiB must not make the host wait for them, or keep any.
-            check_size(length)
+            if length > conversation.max_frame_bytes:
+                conversation.check_size(length)
             end = position + HEADER.size + length
             if end > size:
                 break
@@ -185,6 +187,12 @@ class GuestConnection:
 
 # ----------------------------------------------------------------------------------------------------
 # What a guest is told of the program that it is to run.
+
+
+def first_frames(order: Order, *, has_files: bool, is_prepared: bool) -> bytes:
+    """All that it needs; one that is prepared knows the program."""
+    start = start_frame(order, has_files=has_files)
+    return start if is_prepared else program_frame(order.program.text, order.tools) + start
 
 
 def program_frame(text: str, tools: Sequence[ToolSpec]) -> bytes:

@@ -123,7 +123,7 @@ class ProcessEngine:
     def open(self, order: Order) -> ProcessRun:
         """Start a program. Leaving the context kills the guest and frees all it held."""
         jail = self._jail(order.program.library_set, is_session=bool(order.session))
-        installed = installed_set(order.program.library_set, self._sets)
+        installed = installed_set(order.program.library_set, self._sets) if self._sets else None
         if installed is not None:
             order = structs.replace(order, limits=with_room(order.limits, installed))
         lease = GuestLease(partial(self._pool, jail), self._session_guests, order)

@@ -22,9 +22,8 @@ from toolfold.engines.process.connection import (
     GuestConnection,
     ended_from_exit,
     events_in,
+    first_frames,
     printed_in,
-    program_frame,
-    start_frame,
 )
 from toolfold.engines.process.guest import Hold
 from toolfold.engines.process.speed import LookAhead
@@ -88,7 +87,7 @@ class ProcessRun:
         # At once: a guest that finds its program waiting when it is born loses no time with a rehearsal, and while
         # one that waited begins, there is time for the rest.
         if not lease.is_started:
-            self._send_first(self._first_frames())
+            self._send_first(first_frames(order, has_files=lease.is_kept, is_prepared=lease.is_prepared))
         self._conversation = Conversation(len(order.tools), limits)
         self._conversation.start(with_files=bool(order.files) and not lease.is_kept)
         self._hold = Hold(lease.guest, self._write, self._connection.send_soon, order.on_frozen, lease.pool.holds)
@@ -114,11 +113,6 @@ class ProcessRun:
         else:
             with place.here():
                 send(frames)
-
-    def _first_frames(self) -> bytes:
-        order = self._order
-        start = start_frame(order, has_files=self._lease.is_kept)
-        return start if self._lease.is_prepared else program_frame(order.program.text, order.tools) + start
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -196,7 +190,7 @@ class ProcessRun:
 
     def _readable(self) -> None:
         try:
-            if not self._connection.receive(self._conversation.check_size, self._handle):
+            if not self._connection.receive(self._conversation, self._handle):
                 self._push(self._stopping or Died("the guest closed its connection"))
         except Violation as breach:
             self._cut_off(

@@ -57,7 +57,8 @@ class Zygote:
         self._guests: dict[int, Guest] = {}
         """Until their end is known."""
         self._unsent: deque[tuple[bytes, list[int]]] = deque()
-        self._is_closed = False
+        self.closed = False
+        """Whether the fork server is gone."""
         self._oom_kills = oom_kills()
         """When it was last looked at."""
         fork_safety.watch(self)
@@ -102,11 +103,6 @@ class Zygote:
         return zygote
 
     @property
-    def closed(self) -> bool:
-        """Whether the fork server is gone."""
-        return self._is_closed
-
-    @property
     def guest_pidfds(self) -> list[int]:
         """Pidfds of the guests that are alive; a number may be reused as soon as its guest is closed."""
         return [guest.pidfd for guest in self._guests.values() if guest.pidfd >= 0]
@@ -141,7 +137,7 @@ class Zygote:
 
     def disown(self) -> None:
         """In a forked child: a control socket left open here would keep the server from ending with the parent."""
-        self._is_closed = True
+        self.closed = True
         self._folder = ""
         # Not our child: nothing to wait for.
         self._process.returncode = 0
@@ -176,7 +172,7 @@ class Zygote:
             host_end.setblocking(False)
             guests[identity] = Guest(host_end, functools.partial(self._forget, identity))
             theirs.append(guest_end.detach())
-        if self._is_closed:
+        if self.closed:
             for guest, fd in zip(guests.values(), theirs, strict=True):
                 os.close(fd)
                 guest.fail(EngineUnavailable("the fork server is gone; start another one"))
@@ -191,7 +187,7 @@ class Zygote:
 
     def _forget(self, identity: int) -> None:
         """Without a tree of its own a guest has a folder that only the zygote may remove."""
-        if self._folder and not self._is_closed:
+        if self._folder and not self.closed:
             self._send({"forget": [identity]}, [])
 
     def _send(self, message: dict[str, Any], fds: list[int]) -> None:
@@ -250,10 +246,10 @@ class Zygote:
 
     def _lose(self) -> None:
         """The server is gone, or is to go: its guests are dead with it."""
-        if self._is_closed:
+        if self.closed:
             return
         # Sockets of guests that were never forked: nobody else would close them.
-        self._is_closed = True
+        self.closed = True
         for fd in itertools.chain.from_iterable(fds for _, fds in self._unsent):
             os.close(fd)
         self._unsent.clear()

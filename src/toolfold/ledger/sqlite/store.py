@@ -113,9 +113,11 @@ class SqliteLedger:
         for entry in entries:
             if isinstance(entry, base.ReplyEntry):
                 record.call_records[entry.record.id] = entry.record
-            body = codec.encode_entry(entry)
+        bodies = [codec.encode_entry(entry) for entry in entries]
+        for body in bodies:
             self._writer.note(record, epoch, body)
-            if buffer is not None:
+        if buffer is not None:
+            for body in bodies:
                 buffer.add(body)
 
     def learn(self, tenant: str, lesson: Lesson) -> None:
