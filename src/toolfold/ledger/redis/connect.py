@@ -93,7 +93,6 @@ def _ask(client: Redis, prefix: str, script: str, *arguments: Any) -> Any:
 
 
 def script_call(prefix: str, script: str, arguments: Sequence[Any]) -> tuple[Any, ...]:
-    """What `EVAL` takes."""
     return scripts.HEADER + script, 1, f"{{{prefix}}}", *arguments
 
 

@@ -15,7 +15,7 @@ from typing import Final
 
 from toolfold.ledger.base import ExecutionSummary, State
 from toolfold.ledger.encryption import NoSeal, Seal
-from toolfold.ledger.listing import Row, ToolUse, decode_facts
+from toolfold.ledger.listing import Facts, Row, ToolUse, decode_facts
 
 # ----------------------------------------------------------------------------------------------------
 # Rows of listings as a Redis server sends them: packed into one text, which is read much faster than its parts.
@@ -25,6 +25,7 @@ STATES: Final[dict[bytes, State]] = {b"running": "running", b"paused": "paused",
 _FIELDS: Final = (
     "state", "status", "began_at", "seconds", "calls", "title", "session", "tenant", "interface", "facts",
 )  # fmt: skip
+_NO_FACTS: Final = Facts(failed=0, saved_bytes=0, lanes=(), uses=())
 _LENGTHS: Final = struct.Struct(f">{len(_FIELDS) + 1}I")
 
 # A row is the lengths of its values, and then the values. Nothing where the record is not there.
@@ -43,7 +44,7 @@ end
 
 
 def rows_of(packed: bytes, seal: Seal | NoSeal) -> Iterator[Row]:
-    """What a script made with `packed_row`, one after the other."""
+    """Unpack what a script made with `packed_row`."""
     at = 0
     while at < len(packed):
         lengths = _LENGTHS.unpack_from(packed, at)
@@ -58,7 +59,7 @@ def rows_of(packed: bytes, seal: Seal | NoSeal) -> Iterator[Row]:
 def _row(values: list[bytes], seal: Seal | NoSeal) -> Row:
     execution_id, state, status, began_at, seconds, calls, title, session, tenant, interface, sealed = values
     name = execution_id.decode()
-    facts = decode_facts(seal.open(sealed, f"{name}/facts")) if sealed else None
+    facts = decode_facts(seal.open(sealed, f"{name}/facts")) if sealed else _NO_FACTS
     summary = ExecutionSummary(
         execution_id=name,
         state=STATES[state],
@@ -70,11 +71,11 @@ def _row(values: list[bytes], seal: Seal | NoSeal) -> Row:
         session=session.decode(),
         tenant=tenant.decode(),
         interface=interface.decode(),
-        failed=0 if facts is None else facts.failed,
-        saved_bytes=0 if facts is None else facts.saved_bytes,
-        lanes=() if facts is None else facts.lanes,
+        failed=facts.failed,
+        saved_bytes=facts.saved_bytes,
+        lanes=facts.lanes,
     )
-    return summary, () if facts is None else facts.uses
+    return summary, facts.uses
 
 
 # For scripts in which `at` is the prefix of all keys. The digest of a tool's name has 32 digits.
@@ -165,15 +166,14 @@ return page[1]
 
 
 def searched_title(title: str, seal: Seal | NoSeal) -> str:
-    """A first line as it is looked through; nothing where a key hides it."""
+    """Title as it is searched; empty where a key hides it."""
     return "" if isinstance(seal, Seal) else title.lower().replace("\0", "")
 
 
 def tool_name(name: str, seal: Seal | NoSeal) -> str:
-    """A tool as the sets name it."""
     return seal.digest(name.encode()).hex()
 
 
 def tool_names(uses: Sequence[ToolUse], seal: Seal | NoSeal) -> str:
-    """All tools that were used, one name after the other."""
+    """Names of all used tools, joined."""
     return "".join(tool_name(use.tool, seal) for use in uses)

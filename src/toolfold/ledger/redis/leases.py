@@ -52,31 +52,25 @@ class Leases:
         self._seconds = seconds
         if not 0.001 <= seconds <= 86_400:
             raise UsageError(f"a lease lasts between a millisecond and a day, not {seconds!r} seconds")
-        self._milliseconds = int(seconds * 1000)
+        self.terms = owner, int(seconds * 1000)
+        """Owner and duration in milliseconds, for the scripts that take a lease with a write."""
         self._clock = clock
         self._leases: dict[str, _Lease] = {}
         self._claims: dict[str, str] = {}
         """Owners of the executions that have not begun and of the turns of sessions, by name."""
 
-    @property
-    def terms(self) -> tuple[str, int]:
-        """Owner and duration in milliseconds, for the scripts that take a lease with a write."""
-        return self._owner, self._milliseconds
-
     def record_write(self, write: Write) -> None:
-        """A write was done, and held the lease of its execution; the last one let go of it."""
-        kind = "" if write.job is None else write.job.kind
-        if kind == "finish":
+        """Note that a write renewed the lease of its execution, or ended it with the execution."""
+        if write.job is not None and write.job.kind == "finish":
             self._leases.pop(write.record.id, None)
         elif write.record.epoch is not None:
             self._leases[write.record.id] = _Lease(write.record.epoch, write.made_at + self._seconds)
 
     def record_takeover(self, execution_id: str, epoch: int, asked_at: float) -> None:
-        """It was another's, and is held here from now on, at this epoch."""
+        """Note the lease of an execution that was taken over."""
         self._leases[execution_id] = _Lease(epoch, asked_at + self._seconds)
 
     async def owner_of(self, execution_id: str) -> str | None:
-        """Replica that owns an execution."""
         answer = await self._ask(scripts.OWNER, execution_id)
         return None if answer is None else answer.decode()
 
@@ -103,11 +97,11 @@ class Leases:
             lost_ids += await self._renew(leases[place : place + _AT_ONCE])
         claims = [word for claim in self._claims.items() for word in claim]
         for place in range(0, len(claims), 2 * _AT_ONCE):
-            await self._ask(scripts.RENEW, self._milliseconds, *claims[place : place + 2 * _AT_ONCE])
+            await self._ask(scripts.RENEW, self.terms[1], *claims[place : place + 2 * _AT_ONCE])
         return lost_ids
 
     async def replicas(self) -> list[str]:
-        """The owners that have said lately that they are there."""
+        """Owners whose last beat has not lapsed."""
         return [owner.decode() for owner in await self._ask(scripts.REPLICAS)]
 
     async def confirm(self, execution_id: str) -> None:
@@ -138,7 +132,7 @@ class Leases:
         return self._claims.pop(f"session/{session}", "")
 
     async def end_turn(self, session: str, turn: str) -> None:
-        """The next one may have the session."""
+        """Let the next turn have the session."""
         await self._ask(scripts.RELEASE, f"session/{session}", turn)
 
     async def find_abandoned(self, seconds: float) -> list[str]:
@@ -146,7 +140,7 @@ class Leases:
         return [execution_id.decode() for execution_id in await self._ask(scripts.ABANDONED, repr(seconds), _AT_ONCE)]
 
     async def _claim(self, name: str, owner: str) -> bool:
-        answer = await self._ask(scripts.LEASE, name, owner, self._milliseconds)
+        answer = await self._ask(scripts.LEASE, name, owner, self.terms[1])
         if answer.decode() != owner:
             return False
         self._claims[name] = owner

@@ -99,25 +99,25 @@ return {table.concat(rows), 1, id_of(member), redis.call('ZSCORE', set, member)}
 )
 
 _COUNTS: Final = """
-local since, tenant = ARGV[1], ARGV[2] == '1' and ARGV[3]
+local since, has_tenant, set = ARGV[1], ARGV[2] ~= 'times', at .. ARGV[2]
 local counts = {}
 for _, state in ipairs({'running', 'paused'}) do
   local count = 0
   for _, id in ipairs(redis.call('ZRANGE', at .. 'by:state:' .. state, 0, -1)) do
-    local row = redis.call('HMGET', at .. 'x:' .. id, 'state', 'tenant')
-    if row[1] == state and (not tenant or row[2] == tenant) then count = count + 1 end
+    local is_there = redis.call('HGET', at .. 'x:' .. id, 'state') == state
+    if is_there and (not has_tenant or redis.call('ZSCORE', set, id)) then count = count + 1 end
   end
   table.insert(counts, count)
 end
-table.insert(counts, redis.call('ZCOUNT', at .. (tenant and 'of:' .. tenant or 'times'), since, '+inf'))
+table.insert(counts, redis.call('ZCOUNT', set, since, '+inf'))
 local failed = 0
-for place = 4, #ARGV do
-  local set = at .. 'by:status:' .. ARGV[place]
-  if not tenant then
-    failed = failed + redis.call('ZCOUNT', set, since, '+inf')
+for place = 3, #ARGV do
+  local failures = at .. 'by:status:' .. ARGV[place]
+  if not has_tenant then
+    failed = failed + redis.call('ZCOUNT', failures, since, '+inf')
   else
-    for _, id in ipairs(redis.call('ZRANGEBYSCORE', set, since, '+inf')) do
-      if redis.call('ZSCORE', at .. 'of:' .. tenant, id) then failed = failed + 1 end
+    for _, id in ipairs(redis.call('ZRANGEBYSCORE', failures, since, '+inf')) do
+      if redis.call('ZSCORE', set, id) then failed = failed + 1 end
     end
   end
 end
@@ -129,7 +129,7 @@ _SAVINGS: Final = (
     _PLACE
     + """
 local steps, id, score, since, bucket = tonumber(ARGV[1]), ARGV[2], ARGV[3], ARGV[4], tonumber(ARGV[5])
-local set = at .. (ARGV[6] == '1' and 'of:' .. ARGV[7] or 'times')
+local set = at .. ARGV[6]
 local place = id == '' and 0 or place_after(set, id, score)
 local last = redis.call('ZCOUNT', set, since, '+inf') - 1
 local page = place <= last and redis.call('ZREVRANGE', set, place, math.min(place + steps - 1, last)) or {}
@@ -166,7 +166,7 @@ class RedisListing:
         self._seal = seal
 
     async def rows(self, query: ExecutionFilter, limit: int, before: str = "") -> list[Row]:
-        """Those that are wanted; `before` is the id of the last one of the page before."""
+        """Matching rows, newest first; `before` is the last id of the page before."""
         if query.text and (isinstance(self._seal, Seal) or set(query.text) & _IN_NO_LINE):
             return []
         if query.id is not None:
@@ -178,8 +178,8 @@ class RedisListing:
         return rows[:limit]
 
     async def counts(self, since: float, tenant: str | None) -> dict[str, int]:
-        """How many run and wait, and of those that began since then, how many there are and failed."""
-        figures = await self._ask(_COUNTS, repr(since), int(tenant is not None), tenant or "", *_FAILED)
+        """Number of running and paused executions, and of recent and failed ones since a time."""
+        figures = await self._ask(_COUNTS, repr(since), _tenant_set(tenant), *_FAILED)
         return dict(zip(("running", "paused", "recent", "failed"), figures, strict=True))
 
     async def savings(self, since: float, bucket: float, tenant: str | None) -> list[Saving]:
@@ -187,7 +187,7 @@ class RedisListing:
         sums: dict[tuple[float, str], list[int]] = defaultdict(lambda: [0, 0, 0])
         place: Sequence[Any] = ("", "")
         while True:
-            arguments = (_LOOKED_AT // 4, *place, repr(since), repr(bucket), int(tenant is not None), tenant or "")
+            arguments = (_LOOKED_AT // 4, *place, repr(since), repr(bucket), _tenant_set(tenant))
             groups, *place = await self._ask(_SAVINGS, *arguments)
             for key, *figures in groups:
                 at, _, interface = key.decode().partition(" ")
@@ -197,7 +197,7 @@ class RedisListing:
                 return [(at, interface, *totals) for (at, interface), totals in sorted(sums.items())]  # type: ignore[misc]
 
     async def uses(self, limit: int, tenant: str | None) -> list[tuple[float, ToolUse]]:
-        """Of the newest executions: when each began, and what it did with a tool."""
+        """Tool uses of the newest executions, each with the start of its execution."""
         tool_uses: list[tuple[float, ToolUse]] = []
         async for page in self._pages(ExecutionFilter(tenant=tenant), limit):
             tool_uses.extend((summary.began_at, use) for summary, uses in page for use in uses)
@@ -220,14 +220,18 @@ class RedisListing:
             yield page
 
     def _sets(self, query: ExecutionFilter) -> list[str]:
-        """Those that an execution must be in; where something is empty, it is in none."""
+        """Sets that an execution must be in; there are none for empty values."""
         tool = None if query.tool is None else index.tool_name(query.tool, self._seal)
         values_by_name = {
             "state": query.state, "status": query.status, "interface": query.interface, "session": query.session,
             "tool": tool,
         }  # fmt: skip
         sets = [f"by:{name}:{value}" for name, value in values_by_name.items() if value]
-        return sets if query.tenant is None else [*sets, f"of:{query.tenant}"]
+        return sets if query.tenant is None else [*sets, _tenant_set(query.tenant)]
+
+
+def _tenant_set(tenant: str | None) -> str:
+    return "times" if tenant is None else f"of:{tenant}"
 
 
 # ----------------------------------------------------------------------------------------------------
@@ -278,20 +282,20 @@ class RedisLessons:
         self._writing: asyncio.Task[None] | None = None
 
     def add(self, tenant: str, lesson: Lesson) -> None:
-        """Gather one; a task of the running loop writes it."""
+        """Queue a lesson; a task of the running loop writes it."""
         if len(self._waiting) < _MOST_WAITING:
             self._waiting.append((tenant, lesson))
         if self._writing is None or self._writing.done():
             self._writing = asyncio.get_running_loop().create_task(self._write())
 
     async def for_tenant(self, tenant: str) -> list[Lesson]:
-        """All of a tenant, in no order."""
+        """Lessons of a tenant, in no order."""
         await self.drain()
         fields = await self._ask(_LEARNED, tenant)
         return [self._open(tenant, tool, body) for tool, body in zip(fields[::2], fields[1::2], strict=True)]
 
     async def drain(self) -> None:
-        """Until what was gathered is written, or given up."""
+        """Wait until the queue is written, or given up."""
         if self._writing is not None and self._writing.get_loop() is asyncio.get_running_loop():
             await asyncio.wait([self._writing])
 

@@ -42,6 +42,10 @@ local function touch(state, milliseconds)
     elseif milliseconds == '' then redis.call('PERSIST', key) else redis.call('PEXPIRE', key, milliseconds) end
   end
 end
+local function described(answer)
+  local there = redis.call('HMGET', row, 'epoch', 'last', 'bytes', 'is_full')
+  return {answer, there[1], there[2], redis.call('LLEN', pieces), there[3], there[4]}
+end
 local function hold(state, owner, milliseconds)
   if state == 'ended' then
     redis.call('DEL', at .. 'l:' .. id)
@@ -132,8 +136,7 @@ if doubted ~= '' then
   elseif last == follows then redis.call('HSET', row, 'last', name)
   else return {'fenced'} end
 end
-local there = redis.call('HMGET', row, 'epoch', 'last', 'bytes', 'is_full')
-return {answer, there[1], there[2], redis.call('LLEN', pieces), there[3], there[4]}
+return described(answer)
 """)
 
 TAKEOVER: Final = _execution_script("""
@@ -149,8 +152,7 @@ end
 redis.call('HINCRBY', row, 'epoch', 1)
 redis.call('HSET', row, 'last', ARGV[2])
 touch(state, ARGV[3])
-local there = redis.call('HMGET', row, 'epoch', 'last', 'bytes', 'is_full')
-return {'known', there[1], there[2], redis.call('LLEN', pieces), there[3], there[4]}
+return described('known')
 """)
 
 LOAD: Final = _execution_script("""

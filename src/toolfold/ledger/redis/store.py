@@ -114,7 +114,7 @@ class RedisLedger:
 
     @property
     def where(self) -> str:
-        """Which ledger it is, without the words that let one in."""
+        """Address and prefix, without user and password."""
         return f"{redact_url(self._url)}#{self._prefix}"
 
     def disown(self) -> None:
@@ -259,7 +259,7 @@ class RedisLedger:
         return await asyncio.to_thread(self._story, execution_id, max(0, after), answer) if answer else None
 
     async def _flushed_listing(self) -> RedisListing:
-        """What is listed, with all that this process has gathered."""
+        """The listing, after all that waits here was written."""
         self._check_open()
         await self._writer.drain()
         return self._listing

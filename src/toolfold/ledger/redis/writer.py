@@ -95,7 +95,7 @@ class RedisWriter:
         self._mark_dirty(record)
 
     def submit(self, record: RedisRecord, job: Job) -> None:
-        """Do this after what has gathered, without waiting for it."""
+        """Queue a job behind the entries, without waiting for it."""
         record.jobs.append(job)
         if job.waiter is not None:
             self._hurry.set()
@@ -126,14 +126,14 @@ class RedisWriter:
                 raise error
 
     def record(self, execution_id: str) -> RedisRecord:
-        """What is held of an execution; nothing yet where it is new here."""
+        """State of an execution; empty where it is new here."""
         record = self._records.get(execution_id)
         if record is None:
             record = self._records[execution_id] = RedisRecord(execution_id)
         return record
 
     def replace_record(self, record: RedisRecord) -> None:
-        """This is what is known of an execution now; what was known before is void."""
+        """Replace the state of an execution that was taken over."""
         self._records[record.id] = record
 
     def hold_leases(self, owner: str, milliseconds: int, on_lease: Callable[[Write], None]) -> None:
@@ -142,7 +142,7 @@ class RedisWriter:
         self._on_lease = on_lease
 
     def name(self) -> str:
-        """A name that no write had before."""
+        """Unique name for a write."""
         return f"{self._own_name}{next(self._numbers):x}"
 
     def rebind(self) -> None:
@@ -275,7 +275,8 @@ class RedisWriter:
                 record.doubt = None
                 record.last, record.pieces, record.is_full = write.name, write.pieces, write.is_full
                 record.size_bytes += write.size_bytes
-                self._composer.grants.mark_sent(write.granted)
+                if write.granted:
+                    self._composer.grants.server_digests.add(write.granted)
                 self._confirm_write(write)
                 if len(self._records) > _REMEMBERED and not (
                     record.is_own or record.jobs or record.entries or record.accepted
@@ -283,7 +284,7 @@ class RedisWriter:
                     self._drop(record)
             case b"grant":
                 record.doubt = None
-                self._composer.grants.mark_missing(write.granted)
+                self._composer.grants.server_digests.discard(write.granted)
             case b"doubt":
                 record.doubt = write.previous
             case RedisError():
@@ -304,7 +305,7 @@ class RedisWriter:
                 self.submit(self.record(record.id), job)
 
     def _refuse(self, record: RedisRecord, error: ToolfoldError) -> None:
-        """Nothing more of this execution is written from here; whoever asks next is told why."""
+        """Write nothing more of this execution, and tell whoever asks next why."""
         is_news = record.error is None
         record.error, record.doubt, record.start_record = error, None, None
         record.drop_entries()
@@ -319,7 +320,7 @@ class RedisWriter:
             self._drop(record)
 
     def _fail(self, records: Sequence[RedisRecord], failure: LedgerFailed) -> None:
-        """The server is away: whoever waits hears it, all else is kept for later."""
+        """Tell all who wait that the server is away; keep the rest for later."""
         for record in records:
             jobs, record.jobs = record.jobs, deque()
             for job in jobs:
@@ -370,7 +371,6 @@ class RedisWriter:
 
 
 def answer_job(job: Job, error: ToolfoldError | None) -> None:
-    """Tell whoever waits for it."""
     if job.waiter is None or job.waiter.done():
         return
     if error is None:

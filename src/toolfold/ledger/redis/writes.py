@@ -26,19 +26,14 @@ JobKind: TypeAlias = Literal["drain", "flush", "park", "accept", "finish"]
 _CACHED_GRANTS: Final = 8
 SLOW_BYTES: Final = 256 * 1024
 """Larger bodies are packed and read in a thread, so that the event loop goes on."""
-_STATES: Final[dict[JobKind, str]] = {
-    "drain": "",
-    "flush": "",
-    "park": "paused",
-    "accept": "running",
-    "finish": "ended",
-}
+_STATES: Final = {"park": "paused", "accept": "running", "finish": "ended"}
+"""After a job; no other changes it."""
 _SPOILT: Final = codec.encode_entry(TapeEntry(is_spoilt=True))
 
 
 @dataclass(slots=True, eq=False)
 class Job:
-    """Something that is waited for, or that ends an execution."""
+    """Write that somebody waits for, or that ends an execution."""
 
     kind: JobKind
     epoch: int
@@ -53,7 +48,7 @@ class Job:
 
 @dataclass(slots=True, eq=False)
 class RedisRecord:
-    """What this process holds of an execution that it writes to."""
+    """State of an execution that this process writes to."""
 
     id: str
     mark: str = ""
@@ -128,18 +123,17 @@ class Composer:
         """Owner and milliseconds of the lease that every write holds; nobody, unless replicas share the ledger."""
 
     async def write(self, record: RedisRecord, job: Job | None) -> Write:
-        """All that has gathered, and a job, as one step."""
+        """Put the waiting entries and a job into one write."""
         entries = len(record.entries)
         start, bodies, is_full = self._fitting(record)
         kind: JobKind = "flush" if job is None else job.kind
-        refusal: ToolfoldError | None = None
-        ending = b""
+        error, ending = None, b""
         if job is not None and job.outcome is not None:
             ending = self._ending(job.outcome, job.body, is_full)
         elif job is not None and kind != "drain":
             used = record.size_bytes + len(start) + sum(map(len, (*bodies, *job.bodies)))
             if is_full or used > self._max_bytes:
-                kind, refusal = "flush", base.full_error(record.id, self._max_bytes)
+                kind, error = "flush", base.full_error(record.id, self._max_bytes)
             else:
                 bodies.extend(job.bodies)
         write = Write(
@@ -150,17 +144,21 @@ class Composer:
             size_bytes=len(start) + sum(map(len, bodies)) + len(ending),
             is_full=is_full,
             job=job,
-            refusal=refusal,
+            refusal=error,
         )
-        await self._add_step(write, kind, bodies)
-        await self._add_outcome(write, job, ending, b"" if refusal or job is None else job.body)
+        piece = await self._pack(codec.join_entries(bodies), f"{record.id}/{write.pieces}") if bodies else b""
+        write.arguments += [
+            record.id, record.epoch, record.last, write.name, piece, sum(map(codec.is_call, bodies)), write.size_bytes,
+            int(is_full), _STATES.get(kind, ""),
+        ]  # fmt: skip
+        await self._add_outcome(write, job, ending, b"" if error or job is None else job.body)
         write.arguments += self.lease
         if record.start_record is not None:
             await self._add_start(write, record.start_record, start)
         return write
 
     def _fitting(self, record: RedisRecord) -> tuple[bytes, list[bytes], bool]:
-        """The start and as many entries as there is room for; whether there were more."""
+        """Start and entries that fit into the limit, and whether some do not."""
         start, bodies, is_full = b"", [], record.is_full
         if record.start_record is not None:
             start = codec.encode_start(record.start_record)
@@ -181,14 +179,6 @@ class Composer:
             # Some of the entries are not there, so that its calls must be.
             body = codec.encode_outcome(outcome, {})
         return body if len(body) <= self._max_bytes else codec.encode_truncated(outcome, self._max_bytes)
-
-    async def _add_step(self, write: Write, kind: JobKind, bodies: Sequence[bytes]) -> None:
-        record = write.record
-        piece = await self._pack(codec.join_entries(bodies), f"{record.id}/{write.pieces}") if bodies else b""
-        write.arguments += [
-            record.id, record.epoch, record.last, write.name, piece, sum(map(codec.is_call, bodies)), write.size_bytes,
-            int(write.is_full), _STATES[kind],
-        ]  # fmt: skip
 
     async def _add_outcome(self, write: Write, job: Job | None, ending: bytes, snapshot: bytes) -> None:
         if job is None or job.outcome is None:
@@ -227,7 +217,8 @@ class Grants:
         self._seal = seal
         # By identity, with the tuple held so that its id stays its own: a runtime grants the same one each time.
         self._cache: OrderedDict[int, tuple[tuple[ToolSpec, ...], str, bytes]] = OrderedDict()
-        self._server_digests: set[str] = set()
+        self.server_digests: set[str] = set()
+        """Grants that the server is thought to have; one is swept away with the last execution that had it."""
 
     def encode(self, tools: tuple[ToolSpec, ...]) -> tuple[str, bytes]:
         """The name of a grant, and its body unless the server is thought to have it."""
@@ -239,18 +230,9 @@ class Grants:
         self._cache[id(tools)] = grant
         if len(self._cache) > _CACHED_GRANTS:
             _, evicted_digest, _ = self._cache.popitem(last=False)[1]
-            self._server_digests.discard(evicted_digest)
+            self.server_digests.discard(evicted_digest)
         _, digest, sealed = grant
-        return digest, b"" if digest in self._server_digests else sealed
-
-    def mark_sent(self, digest: str) -> None:
-        """The server has it."""
-        if digest:
-            self._server_digests.add(digest)
-
-    def mark_missing(self, digest: str) -> None:
-        """It was swept away with the last execution that had it."""
-        self._server_digests.discard(digest)
+        return digest, b"" if digest in self.server_digests else sealed
 
 
 _REFUSALS: Final[dict[bytes, Callable[[str], ToolfoldError]]] = {
