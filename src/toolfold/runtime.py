@@ -355,7 +355,7 @@ class Runtime:
                     case Printed() | ReplayTape() | Served():
                         execution.keep(event)
                     case Waiting():
-                        if execution.is_pause_due(event.replies_seen):
+                        if execution.pauses.is_due(event.replies_seen):
                             paused = await execution.pause()
                             if paused is not None:
                                 self._live.hand_back(execution)

@@ -30,13 +30,13 @@ from toolfold.tools.steps import wrappers
 from toolfold.tools.tool import ApproveByExecution, CallContext, Spent, with_name
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from toolfold.engines.base import Served
     from toolfold.events import RuntimeEvent, Tell
     from toolfold.execution.clock import WallClock
     from toolfold.execution.execution import ExecutionRecord, Life
-    from toolfold.execution.history import ReplayHistory, Rerun
+    from toolfold.execution.history import ReplayHistory
     from toolfold.execution.outcome import Accounts
     from toolfold.execution.request import ExecutionPlan, Services
     from toolfold.models import Call, CallRecord, Limits
@@ -65,6 +65,7 @@ class ExecutionCalls:
         self.replies_sent = 0
         self._open: dict[int, tuple[Call, float]] = {}
         self._context: CallContext | None = None
+        self._outside_checks: OutsideChecks | None = None
         self._recorded: dict[int, Reply] = {}
         """Replies of the execution that this one reruns, for calls that are on their way through the router."""
         self.dispatch = Dispatch(plan.start_record.limits.calls_in_flight, self._serve)
@@ -84,14 +85,11 @@ class ExecutionCalls:
     @property
     def context(self) -> CallContext:
         """Made with the first call: until then it is not needed, and the program need not wait for it."""
-        if self._context is None:
-            self._context = self._new_context()
-        return self._context
-
-    def _new_context(self) -> CallContext:
+        if self._context is not None:
+            return self._context
         start_record, outside = self._plan.start_record, self._plan.outside
         may_ask = self._plan.approval_tools or self._plan.may_ask
-        return msgspec.structs.replace(
+        self._context = msgspec.structs.replace(
             self._services.context,
             execution_id=start_record.execution_id,
             tenant=start_record.tenant,
@@ -101,6 +99,7 @@ class ExecutionCalls:
             limits_left=self._limits_left,
             tell=self._tell_of_tool,
         )
+        return self._context
 
     def _tell_of_tool(self, event: RuntimeEvent) -> None:
         """What the steps around a tool tell, rarely: it goes on record, and to whoever listens."""
@@ -111,17 +110,15 @@ class ExecutionCalls:
 
     @property
     def count(self) -> int:
-        """Number of calls so far."""
         return len(self.accounts.records) + len(self._open)
 
     @property
     def open(self) -> tuple[Call, ...]:
-        """All that have no reply yet, in the order in which they were made."""
+        """Calls without a reply, in the order in which they were made."""
         return tuple(call for call, _ in self._open.values())
 
     @property
     def open_outside(self) -> tuple[Call, ...]:
-        """Open calls that only the caller can answer."""
         return tuple(call for call, _ in self._open.values() if call.tool in self._plan.outside)
 
     @property
@@ -155,7 +152,10 @@ class ExecutionCalls:
             self._record.unnoted = call
             if self._record.is_taped:
                 self._record.note_call()
-        recorded = self._recorded_reply(call, plan.rerun) if plan.rerun is not None else None
+        recorded = None
+        if plan.rerun is not None:
+            # Who answers for the outside knows by itself what it did.
+            recorded = plan.rerun.reply_to(call, is_safe=call.tool in plan.repeatable_tools | plan.outside)
         if call.tool not in plan.outside:
             if recorded is not None and recorded.error is not None:
                 self.accounts.not_repeated.append(call.tool)
@@ -171,12 +171,8 @@ class ExecutionCalls:
         if self._record.unnoted is not None:
             self._record.note_call()
 
-    def _recorded_reply(self, call: Call, rerun: Rerun) -> Reply | None:
-        # Who answers for the outside knows by itself what it did.
-        return rerun.reply_to(call, is_safe=call.tool in self._plan.repeatable_tools | self._plan.outside)
-
     def _repeat(self, call: Call, past: ReplayHistory) -> None:
-        """A call that the program made before: its reply is on its way, or nobody knows of one."""
+        """Serve a call that the program made before it was replayed; a reply on record is on its way already."""
         reply_entry = past.reply_entry_for(call.id)
         if reply_entry is not None:
             self.restore(reply_entry)
@@ -185,7 +181,7 @@ class ExecutionCalls:
         if call.tool in self._plan.outside:
             self._refuse_unfit(call)
         elif past.is_handed_out(call.id):
-            self.approvals.note_decided(call.id)
+            self.approvals.decided.add(call.id)
             self.dispatch.send(call)
         elif call.tool in self._plan.repeatable_tools:
             self.dispatch.send(call)
@@ -201,13 +197,11 @@ class ExecutionCalls:
 
     def _refuse_unfit(self, call: Call) -> None:
         """A call that the outside shall answer is not handed out unless its arguments fit."""
+        if self._outside_checks is None:
+            self._outside_checks = OutsideChecks(self.context.outside)
         fault = self._outside_checks.fault(call)
         if fault is not None:
             self._answer(call, Reply(call_id=call.id, error=fault))
-
-    @cached_property
-    def _outside_checks(self) -> OutsideChecks:
-        return OutsideChecks(self.context.outside)
 
     async def _serve(self, call: Call) -> None:
         plan, tool = self._plan, call.tool
@@ -251,17 +245,16 @@ class ExecutionCalls:
                 tell(ToolCalled(self._plan.start_record.execution_id, call))
             accounts.add(reply_entry)
 
-    def answered_outside(self, replies: list[Reply]) -> list[ReplyEntry]:
+    def answered_outside(self, replies: Iterable[Reply]) -> list[ReplyEntry]:
         """Entries to record for replies to open calls, before they are delivered."""
-        now = time.perf_counter()
-        return [ReplyEntry(reply, self.accounts.record(*self._of(reply), now)) for reply in replies]
-
-    def _of(self, reply: Reply) -> tuple[Call, Reply, float]:
-        call, began = self._open[reply.call_id]
-        return call, reply, began
+        now, entries = time.perf_counter(), []
+        for reply in replies:
+            call, began = self._open[reply.call_id]
+            entries.append(ReplyEntry(reply, self.accounts.record(call, reply, began, now)))
+        return entries
 
     def deliver(self, reply_entry: ReplyEntry) -> None:
-        """A reply of the outside, which is on record already."""
+        """Deliver a reply of the caller that is on record already."""
         del self._open[reply_entry.reply.call_id]
         self.replies_sent += 1
         self._life.run.answer(reply_entry.reply)
@@ -314,7 +307,6 @@ class Dispatch:
         self._send_next()
 
     def step_back(self, call_id: int) -> None:
-        """The person has answered."""
         self._awaiting_approval.discard(call_id)
 
     @property
@@ -387,11 +379,10 @@ async def serve_direct(services: Services, call: Call, *, idempotency_key: str |
     """The reply; with `spent` the call is that of a program elsewhere, and counts towards that program's budgets."""
     tell = services.listeners.tell
     context = msgspec.structs.replace(services.context, idempotency_key=idempotency_key, tell=tell)
+    if spent is not None:
+        context = msgspec.structs.replace(context, spent=spent)
     began = time.perf_counter()
-    if spent is None:
-        reply = await services.router.serve(call, caller="direct", context=context)
-    else:
-        reply = await services.router.serve(call, caller="code", context=msgspec.structs.replace(context, spent=spent))
+    reply = await services.router.serve(call, caller="direct" if spent is None else "code", context=context)
     seconds = time.perf_counter() - began
     if tell is not None:
         tell(DirectCall(call, reply, seconds))

@@ -98,7 +98,6 @@ class Life:
         return self.state == "ended" or isinstance(self.failure, Fenced)
 
     def attach(self, run: Run) -> None:
-        """The engine has the program."""
         self.run = run
         self.move("open")
         if self._stop is not None:
@@ -153,13 +152,11 @@ class ExecutionRecord:
         return self.is_taped and not self._is_spoilt
 
     async def begin(self) -> None:
-        """The first entry."""
         self._ledger.begin(self._plan.start_record)
         if self._plan.is_durable:
             await self.flush()
 
     def note(self, *entries: Entry) -> None:
-        """Queue an entry to be written soon, in this order."""
         self._ledger.note(self._id, *entries, epoch=self._plan.epoch)
 
     @property
@@ -169,7 +166,7 @@ class ExecutionRecord:
 
     # Any: as in `Moment`.
     def tell(self, kind: MomentKind, *, call_id: int = 0, text: str = "", **facts: Any) -> None:
-        """For whoever watches: what a replay does not need is on record only where the record outlives us."""
+        """Note a moment for observers; only in a ledger that lasts, because a replay does not need it."""
         if self._ledger.is_lasting:
             self.note(Moment(kind=kind, at=self.at, call_id=call_id, text=text, facts=facts))
 
@@ -192,7 +189,6 @@ class ExecutionRecord:
             self.tell("printed", text=text[:_TOLD_CHARACTERS], stream=stream, place=place)
 
     async def flush(self) -> None:
-        """All that was noted is safe when this returns."""
         await self._ledger.flush(self._id)
 
     def note_tape(self, event: ReplayTape) -> None:
@@ -210,7 +206,6 @@ class ExecutionRecord:
             self.note(CallEntry(unnoted, self.at))
 
     def note_reply(self, call: Call, reply_entry: ReplyEntry) -> None:
-        """The program has been given the reply."""
         if self.unnoted is call:
             self.unnoted = None
             self.note(CallEntry(call), reply_entry)
@@ -246,15 +241,12 @@ class ExecutionRecord:
     # pauses and the end
 
     async def park(self, snapshot: SealedSnapshot | None = None) -> None:
-        """The execution is paused, and all of it is safe."""
         await self._ledger.park(self._id, epoch=self._plan.epoch, snapshot=snapshot)
 
     async def accept(self, reply_entries: Sequence[ReplyEntry]) -> None:
-        """Record replies of the caller before the program continues."""
         await self._ledger.accept(self._id, reply_entries, epoch=self._plan.epoch)
 
     async def finish(self, outcome: Outcome) -> None:
-        """The last entry."""
         await self._ledger.finish(self._id, outcome, epoch=self._plan.epoch, wait=self._plan.is_durable)
 
 
@@ -287,7 +279,6 @@ class Execution:
     # Not made with the object, because a guest that waits for its start would wait for them, too: they take a tenth
     # of the time of a short program. Not cached properties: with the first, all attributes become slower to read.
     def _equip(self) -> None:
-        """Make the other parts, unless they are there."""
         if self._is_equipped:
             return
         self._is_equipped = True
@@ -313,7 +304,7 @@ class Execution:
         return calls
 
     @cached_property
-    def _pauses(self) -> Pauses:
+    def pauses(self) -> Pauses:
         """Made with the first: most executions have none."""
         return Pauses(
             self.plan, self._services, life=self.life, record=self.record, calls=self.calls, clock=self.clock,
@@ -349,7 +340,7 @@ class Execution:
         if past.seconds_left is None and past.last_tick is not None:
             self.clock.put_back(past.last_tick)
         if past.snapshot is not None:
-            self._pauses.take_up(past.snapshot)
+            self.pauses.take_up(past.snapshot)
 
     def keep(self, event: Printed | ReplayTape | Served) -> None:
         """Output for the outcome, the tape for a replay, or a call that the engine has served."""
@@ -367,20 +358,15 @@ class Execution:
             self._tell(ProgramPrinted(self.id, event.text, event.stream))
 
     def show(self, watch: OutputWatch) -> None:
-        """Somebody reads along."""
         self._equip()
         self._watch = watch
         watch.begin(self._output, self.life)
-
-    def is_pause_due(self, replies_seen: int) -> bool:
-        """Whether only the outside can get the program further, now that its guest waits."""
-        return self._pauses.is_due(replies_seen)
 
     async def pause(self) -> Paused | None:
         """Stand still until the outside answers. `None`: it went on instead."""
         self._equip()
         was_paused = self.life.is_paused
-        paused = await self._pauses.pause()
+        paused = await self.pauses.pause()
         if paused is not None and not was_paused and self._tell is not None:
             self._tell(ProgramPaused(self.id, tuple(paused.calls), tuple(paused.approvals)))
         return paused
@@ -388,11 +374,11 @@ class Execution:
     async def accept(self, replies: Sequence[Reply], decisions: Mapping[int, Decision]) -> None:
         """Go on with what the outside says; all is checked and written down before any of it is used."""
         self._equip()
-        accepted = await self._pauses.accept(replies, decisions)
+        accepted = await self.pauses.accept(replies, decisions)
         self.record.tell("resumed")
         if self._tell is not None:
             self._tell(ProgramResumed(self.id, (*(reply.call_id for reply in replies), *decisions)))
-        self._pauses.go_on(accepted, decisions)
+        self.pauses.go_on(accepted, decisions)
 
     def is_lost(self) -> bool:
         """Whether it is paused and its guest has died, which costs nothing: its record can replay it."""
@@ -402,7 +388,7 @@ class Execution:
         return isinstance(run, Mortal) and run.is_gone()
 
     def time_out(self) -> None:
-        """End the program for the clock's sake, with what it has printed."""
+        """End the program because its time is up."""
         seconds = f"{self.plan.start_record.limits.wall_seconds:g}"
         self.life.stop("timeout", Problem(kind="wall_clock", message=f"the program took longer than {seconds} s"))
 
@@ -446,7 +432,7 @@ class Execution:
         self.record.tell("ticked", seconds_left=round(self.clock.seconds_left, 3))
 
     def _look_again(self) -> None:
-        self.life.run.nudge(Waiting(self._pauses.last_waiting))
+        self.life.run.nudge(Waiting(self.pauses.last_waiting))
 
     def _weighed(self, held_bytes: int) -> None:
         if self.life.is_paused:

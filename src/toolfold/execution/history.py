@@ -61,12 +61,10 @@ class RecordedExecution:
 
     @property
     def answer_count(self) -> int:
-        """Number of answers from outside: replies and decisions."""
         return len(self.answered) + len(self.decided)
 
     @property
     def has_ended(self) -> bool:
-        """Whether the execution has ended and cannot continue."""
         return self.state == "ended"
 
 
@@ -258,7 +256,6 @@ class ReplayHistory:
         return self._handed.get(call_id, False)
 
     def reply_entry_for(self, call_id: int) -> ReplyEntry | None:
-        """The reply on record to that call."""
         return self._entries_by_call.get(call_id)
 
 

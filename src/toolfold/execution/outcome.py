@@ -108,7 +108,6 @@ class Accounts:
         self._on_call = on_call
 
     def record(self, call: Call, reply: Reply, began: float, ended: float) -> CallRecord:
-        """The line of one call; nothing is kept yet."""
         return record_of(call, reply, began - self.began, ended - began)
 
     def add(self, reply_entry: ReplyEntry) -> None:
@@ -214,7 +213,6 @@ class RecentReplies:
         self._texts: dict[str, str] = {}
 
     def add(self, tool: str, reply: Reply) -> None:
-        """A reply went to the program."""
         if reply.error is not None:
             return
         self._replies.pop(tool, None)

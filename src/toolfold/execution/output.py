@@ -32,12 +32,8 @@ class Output:
         self.characters = 0
         """How many came, without the report."""
         self._report = ""
-        self._dropped_bytes = 0
-
-    @property
-    def dropped_bytes(self) -> int:
-        """Number of bytes dropped before they arrived here."""
-        return self._dropped_bytes
+        self.dropped_bytes = 0
+        """Dropped before they arrived here."""
 
     def add(self, text: str, dropped_bytes: int = 0, *, is_report: bool = False) -> None:
         """Text that came, and how much was dropped behind it before it came here.
@@ -49,7 +45,7 @@ class Output:
         else:
             self._parts.append(text)
             self.characters += len(text)
-        self._dropped_bytes += dropped_bytes
+        self.dropped_bytes += dropped_bytes
 
     def since(self, place: int) -> str:
         """Text after that many characters, without the report."""
@@ -62,21 +58,20 @@ class Output:
         return "".join(reversed(parts))
 
     def whole(self) -> str:
-        """All that came."""
         return "".join(self._parts) + self._report
 
     def cut(self) -> tuple[str, int]:
         """Text for the outcome, cut at a line, and the number of bytes left out."""
         if not self._parts and not self._report:
-            return "", self._dropped_bytes
+            return "", self.dropped_bytes
         text = self.whole()
         if len(text) * 4 <= self._cap_bytes:
-            return text, self._dropped_bytes
+            return text, self.dropped_bytes
         data = "".join(self._parts).encode()
         outcome_text = data.decode() if len(data) <= self._cap_bytes else _start(data, self._cap_bytes)
         cut_bytes = len(data) - len(outcome_text.encode())
         between = "\n" if self._report and cut_bytes and outcome_text and not outcome_text.endswith("\n") else ""
-        return outcome_text + between + _middle_out(self._report), cut_bytes + self._dropped_bytes
+        return outcome_text + between + _middle_out(self._report), cut_bytes + self.dropped_bytes
 
     def tail(self) -> str:
         """The last lines of what was printed, where `cut` leaves something out; without the report."""
@@ -95,7 +90,6 @@ class OutputStreams:
         self.stderr = Output(cap_bytes)
 
     def add(self, event: Printed) -> None:
-        """Text that the guest delivered."""
         stream = self.stdout if event.stream == "stdout" else self.stderr
         stream.add(event.text, event.cut_bytes, is_report=event.is_report)
 
@@ -162,7 +156,6 @@ class OutputWatch:
         self._timer: asyncio.TimerHandle | None = None
 
     def begin(self, output: OutputStreams, life: Life) -> None:
-        """The execution is here."""
         self._output, self._life = output, life
         self.wake()
 
@@ -175,7 +168,6 @@ class OutputWatch:
         self.wake()
 
     def wake(self) -> None:
-        """There is something to read."""
         if self._changed is not None and not self._changed.done():
             self._changed.set_result(None)
 

@@ -8,6 +8,7 @@ the answers reach the program.
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, cast
@@ -25,7 +26,6 @@ from toolfold.tools.tool import Decision
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from toolfold.engines.base import Run
     from toolfold.events import Tell
     from toolfold.execution.calls import Dispatch, ExecutionCalls
     from toolfold.execution.clock import WallClock
@@ -115,26 +115,20 @@ class Pauses:
         return accepted
 
     def go_on(self, accepted: Sequence[ReplyEntry], decisions: Mapping[int, Decision]) -> None:
-        """Hand what was accepted to the program."""
         run = self._life.run
-        timed = self._timed(run) if not self._waits_for_person else None
-        if timed is None:
-            run.release()
+        if self._is_timed is None:  # asked once: to look at a protocol takes long
+            self._is_timed = isinstance(run, Timed)
+        if self._is_timed and not self._waits_for_person:
+            cast("Timed", run).release_after(max(0.0, self._ledger.now() - self._paused_at))
         else:
-            timed.release_after(max(0.0, self._ledger.now() - self._paused_at))
+            run.release()
         for reply_entry in accepted:
             self._calls.deliver(reply_entry)
         if decisions:
             self._calls.approvals.decide(decisions)
 
-    def _timed(self, run: Run) -> Timed | None:
-        """The run, if its timers can be told of the pause. Asked once: to look at a protocol takes long."""
-        if self._is_timed is None:
-            self._is_timed = isinstance(run, Timed)
-        return cast("Timed", run) if self._is_timed else None
-
     def take_up(self, snapshot: ProgramSnapshot) -> None:
-        """The program stands where it paused: be where its host was then."""
+        """Restore the state of the host at the snapshot."""
         self._output.stdout.add(snapshot.stdout, snapshot.stdout_cut_bytes)
         self._output.stderr.add(snapshot.stderr, snapshot.stderr_cut_bytes)
         self._clock.put_back(snapshot.seconds_left)
@@ -147,7 +141,7 @@ class Pauses:
             self._calls.serve(call)
 
     def _began_pausing(self) -> float:
-        """Now, or when another process did; its record says so."""
+        """When the pause began, here or in another process."""
         past = self._plan.past
         if past is None or past.paused_at is None:
             return self._ledger.now()
@@ -220,7 +214,7 @@ class PausedMemory:
         """Tenant and bytes by execution, the oldest first."""
 
     def add(self, execution_id: str, tenant: str, held_bytes: int) -> list[str]:
-        """Executions that have to let go of their guests, now that this one stands still."""
+        """Note a paused execution; those that have to let go of their guests for it."""
         self._usage[execution_id] = (tenant, held_bytes)
         leaving: list[str] = []
         while self._of(tenant) > self._limits.tenant_bytes:
@@ -231,7 +225,6 @@ class PausedMemory:
         return leaving
 
     def remove(self, execution_id: str) -> None:
-        """Remove an execution that continues or has ended."""
         self._usage.pop(execution_id, None)
 
     def _of(self, tenant: str) -> int:
@@ -245,8 +238,7 @@ class PausedMemory:
 
 # ----------------------------------------------------------------------------------------------------
 # Approvals of one execution: who is asked, what is on record while calls wait, and answers that stand.
-
-# ----------------------------------------------------------------------------------------------------
+#
 # Answers that stand for further calls of the same program: what each covers, and how often it still does.
 #
 # They come from whoever approves, or from the record of a program that goes on; never from a program.
@@ -259,20 +251,6 @@ class ApprovalAnswer:
     decision: Decision
     under: int = 0
 
-    def as_entry(self, call: Call) -> DecisionEntry:
-        """For the record."""
-        decision = self.decision
-        return DecisionEntry(
-            call.id, decision.approved, decision.reason, decision.by, decision.covers, decision.calls, self.under
-        )
-
-
-@dataclass(slots=True)
-class _StandingAnswer:
-    call_id: int
-    decision: Decision
-    calls_left: int | None
-
 
 class StandingAnswers:
     """Standing answers of one execution.
@@ -282,37 +260,31 @@ class StandingAnswers:
     """
 
     def __init__(self, decided: Iterable[tuple[Call, DecisionEntry]] = ()) -> None:
-        self._by_key: dict[bytes | str, _StandingAnswer] = {}
+        self._answers: dict[bytes | str, ApprovalAnswer] = {}
+        self._calls_left: dict[bytes | str, float] = {}
         for call, entry in decided:
             if entry.under:
                 self.answer_to(call)  # has used one up
-            else:
-                self.add(call, _decision(entry))
+                continue
+            decision = Decision(
+                approved=entry.approved, reason=entry.reason, covers=entry.covers, calls=entry.calls, by=entry.by
+            )
+            self.add(call, decision)
 
     def add(self, call: Call, decision: Decision) -> None:
         """Keep an answer, if it is for more than its own call."""
         if decision.covers != "call":
-            calls_left = None if decision.calls is None else decision.calls - 1
             key = call.tool if decision.covers == "tool" else call_key(call)
-            self._by_key[key] = _StandingAnswer(call.id, decision, calls_left)
+            self._answers[key] = ApprovalAnswer(decision, call.id)
+            self._calls_left[key] = math.inf if decision.calls is None else decision.calls - 1
 
     def answer_to(self, call: Call) -> ApprovalAnswer | None:
         """The answer that stands for this call, which counts as one use of it."""
-        if not self._by_key:
-            return None
-        for key in (call_key(call), call.tool):
-            standing = self._by_key.get(key)
-            if standing is not None and standing.calls_left != 0:
-                if standing.calls_left is not None:
-                    standing.calls_left -= 1
-                return ApprovalAnswer(standing.decision, standing.call_id)
+        for key in (call_key(call), call.tool) if self._answers else ():
+            if self._calls_left.get(key, 0) > 0:
+                self._calls_left[key] -= 1
+                return self._answers[key]
         return None
-
-
-def _decision(entry: DecisionEntry) -> Decision:
-    return Decision(
-        approved=entry.approved, reason=entry.reason, covers=entry.covers, calls=entry.calls, by=entry.by
-    )  # fmt: skip
 
 
 class Approvals:
@@ -336,7 +308,7 @@ class Approvals:
         self._tell = tell
         self._standing = StandingAnswers(plan.past.decided if plan.past is not None else ())
         self._undecided: dict[int, tuple[Call, asyncio.Future[ApprovalAnswer]]] = {}
-        self._decided: set[int] = set()
+        self.decided: set[int] = set()
         """Calls on record as begun after a yes; their tool may yet leave the answer to the outside."""
 
     @property
@@ -352,22 +324,20 @@ class Approvals:
 
     async def ask(self, call: Call, spec: ToolSpec) -> Decision:
         """A call that needs a yes: one that stands, the callback's, or the outside's with the next pause."""
-        is_begun = call.tool not in self._plan.approval_tools or call.id in self._decided
+        is_begun = call.tool not in self._plan.approval_tools or call.id in self.decided
         self._record.note_call(call)
         answered = self._standing.answer_to(call) or await self._request_answer(call, spec, is_begun=is_begun)
         decision = answered.decision
-        entry = answered.as_entry(call)
+        facts = (
+            decision.approved, decision.reason, decision.by, decision.covers, decision.calls, answered.under,
+        )  # fmt: skip
         if self._tell is not None:
-            self._tell(
-                ApprovalDecided(
-                    self._plan.start_record.execution_id, call, decision.approved, decision.reason, decision.by,
-                    decision.covers, decision.calls, answered.under,
-                )
-            )  # fmt: skip
+            self._tell(ApprovalDecided(self._plan.start_record.execution_id, call, *facts))
         self._record.note(
-            entry, HandoverEntry(call.id, is_open=False) if is_begun else CallEntry(call, self._record.at)
+            DecisionEntry(call.id, *facts),
+            HandoverEntry(call.id, is_open=False) if is_begun else CallEntry(call, self._record.at),
         )
-        self._decided.add(call.id)
+        self.decided.add(call.id)
         if self._record.is_strict:
             try:
                 await self._record.flush()
@@ -390,12 +360,12 @@ class Approvals:
         self._look_again()
         return await answer
 
-    # Any: whichever of the two is first.
     async def _ask_here(
         self, approve: Approve, call: Call, spec: ToolSpec, answer: asyncio.Future[ApprovalAnswer]
     ) -> ApprovalAnswer:
         """Of the callback, which need not answer if an answer to another call stands for this one meanwhile."""
         asking = asyncio.ensure_future(approve(call, spec))
+        # Any: whichever of the two is first.
         either: list[asyncio.Future[Any]] = [asking, answer]
         try:
             await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
@@ -403,15 +373,13 @@ class Approvals:
                 return answer.result()
             del self._undecided[call.id]
             decision = asking.result()
-            self._keep(call, decision)
+            self._standing.add(call, decision)
+            if decision.covers != "call":
+                self._answer_covered()
             return ApprovalAnswer(decision)
         finally:
             asking.cancel()
             self._undecided.pop(call.id, None)
-
-    def note_decided(self, call_id: int) -> None:
-        """A replay: the call had its yes, and its tool left the answer to the outside."""
-        self._decided.add(call_id)
 
     def check(self, call_ids: Iterable[int]) -> None:
         """Raises `UsageError` where one of these does not wait for a decision."""
@@ -431,11 +399,6 @@ class Approvals:
             answer.set_result(ApprovalAnswer(decision))
             self._standing.add(call, decision)
         self._answer_covered()
-
-    def _keep(self, call: Call, decision: Decision) -> None:
-        self._standing.add(call, decision)
-        if decision.covers != "call":
-            self._answer_covered()
 
     def _answer_covered(self) -> None:
         for call, answer in tuple(self._undecided.values()):

@@ -132,46 +132,36 @@ class RuntimeSettings(msgspec.Struct, frozen=True, kw_only=True):
 
 if TYPE_CHECKING:  # a `TypedDict` takes long to make, and every command would wait for it
 
-    class RuntimeKeywords(TypedDict, total=False):
+    class _SharedKeywords(TypedDict, total=False):
+        engine: str | Engine
+        engine_options: Mapping[str, Any] | None
+        ledger: Ledger | OwnedLedger | str | Path | None
+        approve: Approve | None
+        listeners: Sequence[Listener]
+        session_files: FileStore | None
+        type_check: bool | None
+
+    class RuntimeKeywords(_SharedKeywords, total=False):
         """The settings that are keywords of `Runtime`."""
 
-        engine: str | Engine
-        engine_options: Mapping[str, Any] | None
         limits: Limits
-        ledger: Ledger | OwnedLedger | str | Path | None
         policy: Policy
-        approve: Approve | None
-        listeners: Sequence[Listener]
         steps: Sequence[Wrapper] | None
-        session_files: FileStore | None
-        type_check: bool | None
 
-    class HostKeywords(TypedDict, total=False):
+    class HostKeywords(_SharedKeywords, total=False):
         """Settings that an interface hands on as they are."""
 
-        engine: str | Engine
-        engine_options: Mapping[str, Any] | None
-        ledger: Ledger | OwnedLedger | str | Path | None
-        approve: Approve | None
-        listeners: Sequence[Listener]
-        session_files: FileStore | None
         session_limits: SessionLimits | None
         paused_limits: PausedLimits | None
         telemetry: bool
-        type_check: bool | None
         learn: bool | Learning
         embedder: Embedder | None
 
-    class SettingsKeywords(RuntimeKeywords, total=False):
+    class SettingsKeywords(RuntimeKeywords, HostKeywords, total=False):
         """All fields of `RuntimeSettings`."""
 
-        embedder: Embedder | None
-        learn: bool | Learning
-        session_limits: SessionLimits | None
-        paused_limits: PausedLimits | None
         entry_name: str
         interface: str
-        telemetry: bool
         may_ask: bool
         before_files: Callable[[str], Awaitable[None]] | None
 

@@ -119,7 +119,6 @@ class RuntimeTools:
         return EngineTools(specs, encode(shipped), "toolfold.execution.calls:OwnTools")
 
     def approval_tools(self, specs: Iterable[ToolSpec]) -> frozenset[str]:
-        """Names of the tools that need approval."""
         return frozenset(spec.name for spec in specs if self._policy.asks(spec)) if self.asks else frozenset()
 
 
@@ -140,7 +139,6 @@ class ExecutionPlanner:
         self._may_ask = may_ask
 
     def offering(self, offer: RuntimeTools) -> ExecutionPlanner:
-        """The same with other tools."""
         services = msgspec.structs.replace(self.services, router=offer.router)
         return ExecutionPlanner(offer, services, sessions=self._sessions, checks=self._checks, may_ask=self._may_ask)
 
@@ -162,7 +160,9 @@ class ExecutionPlanner:
         if request.session is None:
             preparation = self._prepare(text, help_specs, request.limits)
         else:
-            await self._enter(request.session)
+            await self._sessions.enter(request.session)
+            if request.session.names and not self.services.engine.has_session(request.session.id):
+                request.session.names.clear()  # its guest had to make room for others
         try:
             checker = self.offer.checker_for(specs)
             program = None
@@ -204,14 +204,7 @@ class ExecutionPlanner:
         prepare = self.services.engine.capabilities.prepare
         return None if prepare is None else prepare(text, specs, limits)
 
-    async def _enter(self, session: Session) -> None:
-        """Wait for the turn of the session."""
-        await self._sessions.enter(session)
-        if session.names and not self.services.engine.has_session(session.id):
-            session.names.clear()  # its guest had to make room for others
-
     def _drop(self, request: RunRequest, preparation: Preparation | None) -> None:
-        """The program will not run."""
         if request.session is not None:
             self._sessions.leave(request.session)
         if preparation is not None:
@@ -351,7 +344,6 @@ def _is_taped(request: RunRequest) -> bool:
 
 
 def _known_names(request: RunRequest) -> frozenset[str]:
-    """Names that earlier programs of the session defined."""
     return frozenset(request.session.names) if request.session is not None else frozenset()
 
 
