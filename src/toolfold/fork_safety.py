@@ -9,55 +9,41 @@ from __future__ import annotations
 import os
 import weakref
 from collections.abc import Iterable
-from typing import Any, NoReturn, Protocol, runtime_checkable
+from typing import Protocol
 
 from toolfold.errors import UsageError
 
 
-@runtime_checkable
 class Forkable(Protocol):
-    """Something open that a forked child must not use, and that has more to let go of than itself."""
+    """An open object that a forked child must not use."""
 
     def disown(self) -> None:
         """In the child: let go of all that is the parent's, without a word to the other side."""
 
 
-_open: weakref.WeakSet[object] = weakref.WeakSet()
+_open: weakref.WeakSet[Forkable] = weakref.WeakSet()
 
 
-def watch(thing: object) -> None:
-    """Have `thing.disown` called in each child that is forked while it lives; `inherit` where there is none."""
+def watch(thing: Forkable) -> None:
+    """Have `thing.disown` called in each child that is forked while it lives."""
     _open.add(thing)
 
 
-class Inherited:
-    """Stand-in for a parent's object in a forked child: closing it does nothing, any other use is refused."""
+class ProcessOwned:
+    """Base of an object whose verbs are for the process that opened it; closing it in a child does nothing."""
 
-    # Any: whatever is asked for, the answer is the same.
-    def __getattr__(self, name: str) -> Any:
-        _refuse(self.__dict__["kind"])
+    is_inherited = False
+    """Whether this is a child that was forked since; every verb then raises `inherited_error`."""
 
-    async def __aenter__(self) -> NoReturn:
-        _refuse(self.__dict__["kind"])
-
-    async def __aexit__(self, *exc: object) -> None:
-        return None
-
-    async def close(self) -> None:
-        return None
+    def disown(self) -> None:
+        """In a forked child: what the object holds stays, for to free it might be heard."""
+        self.is_inherited = True
 
 
-def inherit(thing: object) -> None:
-    """Make an object of the parent's into an `Inherited`; what it held is kept, for to free it might be heard."""
-    state = dict(thing.__dict__)
-    thing.__dict__.clear()
-    thing.__dict__.update(kind=type(thing).__name__, held=state)
-    object.__setattr__(thing, "__class__", Inherited)
-
-
-def is_inherited(thing: object) -> bool:
-    """For what `async with` calls at its end: it looked that up at its beginning."""
-    return isinstance(thing, Inherited)
+def inherited_error(thing: ProcessOwned) -> UsageError:
+    """For a use of the parent's object in a forked child."""
+    kind = type(thing).__name__
+    return UsageError(f"this {kind} was opened before a fork and belongs to the parent process; open another one here")
 
 
 def blank(fds: Iterable[int]) -> None:
@@ -69,16 +55,9 @@ def blank(fds: Iterable[int]) -> None:
     os.close(null)
 
 
-def _refuse(kind: str) -> NoReturn:
-    raise UsageError(f"this {kind} was opened before a fork and belongs to the parent process; open another one here")
-
-
 def _disown_all() -> None:
     for thing in tuple(_open):
-        if isinstance(thing, Forkable):
-            thing.disown()
-        else:
-            inherit(thing)
+        thing.disown()
     _open.clear()
 
 

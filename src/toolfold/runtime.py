@@ -84,7 +84,7 @@ _TRIES: Final = 3
 """How often an execution goes on, if its guest is killed each time."""
 
 
-class Runtime:
+class Runtime(fork_safety.ProcessOwned):
     """Runs programs. Enter it first; leaving it ends every guest. What the ledger keeps can be resumed elsewhere.
 
     Args:
@@ -158,6 +158,8 @@ class Runtime:
         self.executions = ExecutionControl(self._live, self._engine, self._ledger, self.resume)
 
     async def __aenter__(self) -> Self:
+        if self.is_inherited:
+            raise fork_safety.inherited_error(self)
         await self._engine.__aenter__()
         self.catalog.learning.begin()
         fork_safety.watch(self)
@@ -165,7 +167,7 @@ class Runtime:
         return self
 
     async def __aexit__(self, *exc: object) -> None:
-        if fork_safety.is_inherited(self):
+        if self.is_inherited:
             return
         await self.executions.close()
         self.sessions.close_guests()
@@ -196,6 +198,8 @@ class Runtime:
 
     async def describe_files(self, files: Iterable[File]) -> DescribedFiles:
         """These files, with a line on each that says what is in it, for a prompt; a guest reads them."""
+        if self.is_inherited:
+            raise fork_safety.inherited_error(self)
         return await describe_files(self._engine, files, self._limits)
 
     def replace_tools(self, tools: Iterable[Tool | Callable[..., Any]], *, router: Router | None = None) -> None:
@@ -215,6 +219,8 @@ class Runtime:
 
         Its options are the fields of `ProgramOptions`: as keywords, as one value, or both; keywords count more.
         """
+        if self.is_inherited:
+            raise fork_safety.inherited_error(self)
         options = merge_options(ProgramOptions, options, keywords)
         if isinstance(options, StartOptions):
             raise UsageError("run never pauses, so it takes ProgramOptions; give StartOptions to start")
@@ -248,6 +254,8 @@ class Runtime:
         that `executions.attach` goes on with it after a restart; but not in a session that keeps names, which a restart
         loses.
         """
+        if self.is_inherited:
+            raise fork_safety.inherited_error(self)
         options = merge_options(StartOptions, options, keywords)
         if background:
             execution_id = options.execution_id or secrets.token_hex(8)
@@ -268,6 +276,8 @@ class Runtime:
         self, execution_id: str, replies: Sequence[Reply] = (), *, decisions: Mapping[int, Decision] | None = None
     ) -> Paused | Outcome:
         """Go on with some or all of the open calls answered or decided; also after a restart of this process."""
+        if self.is_inherited:
+            raise fork_safety.inherited_error(self)
         for _ in range(_TRIES):
             step = await self._resume(execution_id, replies, decisions or {})
             if step is not None:
@@ -322,6 +332,8 @@ class Runtime:
 
     async def check(self, text: str, *, hidden: Collection[str] = (), tenant: str = "") -> Problem | None:
         """What the check says of a program, which is not run; `None` if it would begin."""
+        if self.is_inherited:
+            raise fork_safety.inherited_error(self)
         options = ProgramOptions(hidden=hidden, tenant=tenant)
         return await self._planner.check(text, RunRequest(options=options, limits=self._limits))
 
@@ -333,6 +345,8 @@ class Runtime:
 
         With `spent` it is the call of a program that runs elsewhere, and counts towards that program's budgets.
         """
+        if self.is_inherited:
+            raise fork_safety.inherited_error(self)
         call = Call(id=0, tool=name, arguments=arguments)
         return await serve_direct(self._planner.services, call, idempotency_key=idempotency_key, spent=spent)
 

@@ -14,6 +14,7 @@ from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias, overload
 
+from toolfold import fork_safety
 from toolfold.engines.base import Ended, Guests
 from toolfold.errors import Fenced, LedgerFailed, UsageError
 from toolfold.execution.execution import Execution
@@ -351,7 +352,7 @@ class LiveExecutions:
 # What may be done to an execution between its steps: end it, let go of it, read its record, stop its clock.
 
 
-class ExecutionControl:
+class ExecutionControl(fork_safety.ProcessOwned):
     """A runtime's executions by their ids, for interfaces (`Runtime.executions`). Unknown ids are ignored.
 
     Args:
@@ -359,12 +360,18 @@ class ExecutionControl:
     """
 
     def __init__(self, live: LiveExecutions, engine: Engine, ledger: Ledger, resume: Resume) -> None:
-        self._live = live
+        self._executions = live
         self._engine = engine
         self._ledger = ledger
         self.resume = resume
         self._background: dict[str, BackgroundExecution] = {}
         """Those that run or are paused, by id."""
+
+    @property
+    def _live(self) -> LiveExecutions:
+        if self.is_inherited:
+            raise fork_safety.inherited_error(self)
+        return self._executions
 
     @property
     def ids(self) -> tuple[str, ...]:
@@ -428,6 +435,8 @@ class ExecutionControl:
         Raises:
             UsageError: It is unknown, or somebody waits for it here already.
         """
+        if self.is_inherited:
+            raise fork_safety.inherited_error(self)
         if (execution := self._background.get(execution_id)) is not None:
             return execution
         if self._live.get(execution_id) is not None:
@@ -455,6 +464,8 @@ class ExecutionControl:
 
     async def close(self) -> None:
         """Suspend all; records stay open where they can be continued."""
+        if self.is_inherited:
+            return
         for execution in tuple(self._background.values()):
             await execution.close()
         await self._live.close_all()
@@ -474,11 +485,15 @@ class ExecutionControl:
 
     async def preload(self, library_set: LibrarySet) -> None:
         """Have guests with these libraries wait for programs, where the engine can."""
+        if self.is_inherited:
+            raise fork_safety.inherited_error(self)
         stocked = self._engine.capabilities.stocked
         if stocked is not None:
             await stocked.preload(library_set)
 
     async def guests(self) -> Guests:
         """How many there are now, and what they hold; none where the engine cannot tell."""
+        if self.is_inherited:
+            raise fork_safety.inherited_error(self)
         stocked = self._engine.capabilities.stocked
         return Guests() if stocked is None else await stocked.guests()

@@ -72,7 +72,7 @@ _LOOK_SECONDS: Final = 2.0
 """For an answer to whether the server is there: whoever asks waits for it."""
 
 
-class RedisLedger:
+class RedisLedger(fork_safety.ProcessOwned):
     """A `Ledger` on a server.
 
     Args:
@@ -121,7 +121,7 @@ class RedisLedger:
         """In a forked child: two processes on one connection would read each other's answers."""
         if self._client is not None:
             fork_safety.blank(sockets_of(self._client))
-        fork_safety.inherit(self)
+        super().disown()
 
     def now(self) -> float:
         return self._clock.now()
@@ -195,6 +195,7 @@ class RedisLedger:
 
     async def sweep(self, keep: Retention | None = None) -> int:
         """Forget now what `keep`, or the ledger's own retention, does not allow; how many executions went."""
+        self._check_open()
         await self._writer.drain()
         count = 0
         while step_count := await self._sweep_some(keep or self._schedule.keep):
@@ -202,6 +203,7 @@ class RedisLedger:
         return count
 
     async def delete(self, execution_id: str) -> bool:
+        self._check_open()
         await self._writer.drain()
         return bool(await self._ask(scripts.DELETE, execution_id))
 
@@ -275,7 +277,7 @@ class RedisLedger:
         return await asyncio.shield(self._ping_task)
 
     async def close(self) -> None:
-        if self._is_closed:
+        if self._is_closed or self.is_inherited:
             return
         self._check_open()
         with suppress(LedgerFailed):
@@ -366,7 +368,9 @@ class RedisLedger:
     # to the server
 
     def _check_open(self) -> None:
-        """Refuse after `close`; follow to another event loop, to which connections do not move."""
+        """Refuse after `close` and in a forked child; follow to another event loop: connections do not move there."""
+        if self.is_inherited:
+            raise fork_safety.inherited_error(self)
         if self._is_closed:
             raise base.closed_error()
         with suppress(RuntimeError):

@@ -37,7 +37,7 @@ _LOOK_SECONDS: Final = 0.04
 """Between two looks of a follower: with the writer's own linger it makes a tenth of a second."""
 
 
-class SqliteLedger:
+class SqliteLedger(fork_safety.ProcessOwned):
     """A `Ledger` in one file.
 
     Args:
@@ -86,7 +86,7 @@ class SqliteLedger:
     def disown(self) -> None:
         """Let go in a forked child: pending writes are the parent's, and SQLite forbids the rest."""
         self._writer.disown()
-        fork_safety.inherit(self)
+        super().disown()
 
     def now(self) -> float:
         return self._clock.now()
@@ -94,6 +94,8 @@ class SqliteLedger:
     # gathered
 
     def begin(self, start_record: base.StartRecord) -> None:
+        if self.is_inherited:
+            raise fork_safety.inherited_error(self)
         if start_record.execution_id in self._records:
             raise base.duplicate_error(start_record.execution_id)
         self._write_ahead_log.open()
@@ -106,6 +108,8 @@ class SqliteLedger:
         self._writer.submit(WriteAction(record, lambda tables: tables.begin(start_record, owner), is_kept=True))
 
     def note(self, execution_id: str, *entries: base.Entry, epoch: int = 0) -> None:
+        if self.is_inherited:
+            raise fork_safety.inherited_error(self)
         record = self._record_of(execution_id)
         if isinstance(record.error, Fenced):
             raise record.error
@@ -121,6 +125,8 @@ class SqliteLedger:
                 buffer.add(body)
 
     def learn(self, tenant: str, lesson: Lesson) -> None:
+        if self.is_inherited:
+            raise fork_safety.inherited_error(self)
         self._writer.submit(WriteAction(None, lambda tables: tables.lessons.add(tenant, lesson)))
 
     # waited for
@@ -161,6 +167,8 @@ class SqliteLedger:
         await self._wait(execution_id, lambda tables: tables.accept(execution_id, epoch, bodies))
 
     async def takeover(self, execution_id: str) -> int:
+        if self.is_inherited:
+            raise fork_safety.inherited_error(self)
         # What this process wrote under the old epoch goes first; its errors are of no interest any more.
         self._write_ahead_log.open()
 
@@ -180,6 +188,8 @@ class SqliteLedger:
         return int(epoch)
 
     async def finish(self, execution_id: str, outcome: Outcome, *, epoch: int = 0, wait: bool = False) -> None:
+        if self.is_inherited:
+            raise fork_safety.inherited_error(self)
         record = self._record_of(execution_id)
         # Now, where the caller may change what it is given; else by the thread, for which nobody waits.
         can_change = bool(outcome.calls) or isinstance(outcome.value, (dict, list))
@@ -202,6 +212,8 @@ class SqliteLedger:
 
     async def sweep(self, keep: base.Retention | None = None) -> int:
         """Forget now what `keep`, or the ledger's own retention, does not allow; how many executions went."""
+        if self.is_inherited:
+            raise fork_safety.inherited_error(self)
         count = 0
         while step_count := await self._writer.wait(None, lambda tables: tables.sweep(keep or self._keep)):
             count += step_count
@@ -270,6 +282,8 @@ class SqliteLedger:
                 await asyncio.sleep(_LOOK_SECONDS)
 
     async def decide(self, execution_id: str, epoch: int, call_id: int, body: bytes) -> bool:
+        if self.is_inherited:
+            raise fork_safety.inherited_error(self)
         return bool(await self._writer.wait(None, lambda tables: tables.decide(execution_id, epoch, call_id, body)))
 
     async def decision(self, execution_id: str, epoch: int, call_id: int) -> bytes | None:
@@ -311,7 +325,7 @@ class SqliteLedger:
             self._server_lock = lock_for_server(self._path, "name another file with --ledger FILE, or share one Redis")
 
     async def close(self) -> None:
-        if not self._is_closed:
+        if not self._is_closed and not self.is_inherited:
             self._is_closed = True
             await asyncio.to_thread(self._close)
 
@@ -331,9 +345,13 @@ class SqliteLedger:
         return record
 
     def _open_peer_logs(self, *, mark: bool = False) -> PeerLogs:
+        if self.is_inherited:
+            raise fork_safety.inherited_error(self)
         return PeerLogs(self._path, self._seal, self._write_ahead_log.name, mark=mark)
 
     async def _wait(self, execution_id: str, do: Callable[[Tables], None], *, is_kept: bool = False) -> None:
+        if self.is_inherited:
+            raise fork_safety.inherited_error(self)
         try:
             await self._writer.wait(self._record_of(execution_id), do, is_kept=is_kept)
         except ToolfoldError as error:
@@ -343,6 +361,8 @@ class SqliteLedger:
             raise
 
     async def _read(self, query: Callable[[Tables], _T]) -> _T:
+        if self.is_inherited:
+            raise fork_safety.inherited_error(self)
         if self._is_closed:
             raise base.closed_error()
         # A reader sees what was noted before it asked.
@@ -351,6 +371,8 @@ class SqliteLedger:
 
     async def _look(self, query: Callable[[Tables], _T]) -> _T:
         """Query what is committed by now."""
+        if self.is_inherited:
+            raise fork_safety.inherited_error(self)
         if self._is_closed:
             raise base.closed_error()
         return await asyncio.to_thread(self._query, query)
