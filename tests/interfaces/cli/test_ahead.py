@@ -7,7 +7,7 @@ import pytest
 
 from tests.interfaces.cli.conftest import Cli
 from toolfold import Limits
-from toolfold.engines.registry import modules_of
+from toolfold.engines.process.launch import modules_of
 from toolfold.interfaces.cli import app, fast_start
 from toolfold.interfaces.cli.commands import run
 from toolfold.interfaces.cli.fast_start import launch_early, plain_options, take_sandbox
@@ -22,7 +22,7 @@ LINES = [
     ["p.py", "--tools", "a.py", "--tools", "b"],
     ["--json", "p.py", "--file", "a.csv", "--file", "b/c.csv", "--out", "d"],
     ["-v", "-c", "1", "--ledger", "memory", "--api", "x=spec.json"],
-    ["--verbose", "p.py"],
+    ["--verbose", "p.py", "--json", "--json"],
 ]
 UNUSUAL = [
     [],

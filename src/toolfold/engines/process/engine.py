@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from toolfold.engines.base import Ended, EngineSettings, Order
     from toolfold.engines.process.guest import Guest
-    from toolfold.engines.registry import SingleUseServer
+    from toolfold.engines.process.launch import SingleUseServer
     from toolfold.models import ToolSpec
 
 

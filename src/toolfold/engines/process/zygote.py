@@ -25,7 +25,7 @@ from typing import Any, Final
 
 from toolfold import fork_safety
 from toolfold.engines.process.guest import Guest, HoldRegistry, Usage, oom_kills
-from toolfold.engines.process.launch import Launched, LaunchPlan, Tier, prepared, start_builder
+from toolfold.engines.process.launch import Launched, LaunchPlan, Tier, open_control, start_builder
 from toolfold.errors import EngineCrashed, EngineUnavailable
 from toolfold.models import InstalledSet, LibrarySet, Limits
 from toolfold_guest.shared.folders import remove_tree
@@ -272,7 +272,7 @@ async def launch(plan: LaunchPlan) -> Launched:
     Raises:
         EngineUnavailable: This is not Linux.
     """
-    ours, theirs, folder = prepared(plan)
+    ours, theirs, folder = open_control(plan)
     given_up = threading.Event()
     try:
         launching = asyncio.ensure_future(asyncio.to_thread(_launch, theirs, given_up))

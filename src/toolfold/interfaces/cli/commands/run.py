@@ -8,7 +8,7 @@ import os
 import secrets
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -23,7 +23,6 @@ from toolfold.models import CallRecord, Limits, Outcome, ProgramOptions
 
 if TYPE_CHECKING:
     from toolfold.config import Config
-    from toolfold.engines.registry import SingleUseServer
     from toolfold.interfaces.cli.setup import EngineChoice
     from toolfold.ledger.base import Ledger
     from toolfold.runtime import Runtime
@@ -41,7 +40,10 @@ def run_program(options: RunOptions, open_runtime: Callable[..., Runtime] | None
         return start_detached(options, text, setup.program_options, limits)
     if options.out is not None:
         prepare_folder(options.out)
-    with _early_sandbox(setup, is_enabled=open_runtime is None):
+    # Imported here: a run that is left behind has no sandbox in this process.
+    from toolfold.interfaces.cli.fast_start import early_sandbox  # noqa: PLC0415
+
+    with early_sandbox(setup.engine, setup.text, setup.limits) if open_runtime is None else nullcontext():
         outcome = execute(setup, options, open_runtime)
         return outcome if isinstance(outcome, int) else finish(outcome, options)
 
@@ -108,32 +110,6 @@ def _prepare(options: RunOptions) -> RunSetup:
         options.program_options, files=files, limits=limits, execution_id=secrets.token_hex(8)
     )
     return RunSetup(config, engine_arguments, limits, text, program_options)
-
-
-@contextmanager
-def _early_sandbox(setup: RunSetup, *, is_enabled: bool) -> Iterator[None]:
-    """Launch the sandbox before the engine is loaded, where that is possible."""
-    sandbox = _launch_early(setup.engine, setup.text, setup.limits) if is_enabled else None
-    if sandbox is None:
-        yield
-        return
-    setup.engine["engine_options"]["_single"] = sandbox
-    try:
-        yield
-    finally:
-        sandbox.give_up()
-
-
-def _launch_early(engine_arguments: EngineChoice, text: str, limits: Limits) -> SingleUseServer | None:
-    options = engine_arguments["engine_options"]
-    if engine_arguments["engine"] != "process" or sys.platform != "linux":
-        return None
-    if options.get("host_libraries"):
-        return None
-    # Imported here: other engines do without.
-    from toolfold.interfaces.cli.fast_start import take_sandbox  # noqa: PLC0415
-
-    return take_sandbox(text, limits, isolation=options["isolation"], sets=options.get("library_sets", ()))
 
 
 @contextmanager
