@@ -6,10 +6,8 @@ is refused; a program's value never is: what has no form becomes its text, and a
 """
 
 import base64
-import enum
 import io
 import json.encoder
-import math
 import re
 import sys
 from collections.abc import Callable
@@ -17,21 +15,7 @@ from itertools import accumulate
 from typing import Any
 
 from toolfold_guest.calls.pending import PendingCall, value_of
-from toolfold_guest.shared.value_rules import (
-    FLAT,
-    MAX_DEPTH,
-    can_be_sent,
-    digits,
-    escaped,
-    infinite,
-    is_text,
-    key_text,
-    not_text,
-    simplify,
-    text_of,
-    too_deep,
-    too_long,
-)
+from toolfold_guest.shared.value_rules import FLAT, MAX_DEPTH, ValueWalk, key_text, simplify, text_of
 from toolfold_guest.shared.wire import BYTES_KEY, MEDIA_KEY
 
 # ----------------------------------------------------------------------------------------------------
@@ -51,7 +35,6 @@ class Media:
         return f"<{self.kind} {self.mime} {len(self.data)} bytes{' ' + self.name if self.name else ''}>"
 
 
-_OBJECT_STEPS = 50  # towards JSON values, from one object; more takes only one that turns into itself
 _STRING = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"')
 _STEP = {"[": 1, "{": 1, "]": -1, "}": -1}
 
@@ -70,7 +53,7 @@ def encode(value: Any, path: str) -> str:
     # The first brace is that of the arguments, whose keys are names.
     if text is not None and (text.rfind("{") <= 0 or not _may_clash(text, value)):
         return text
-    return _py_encode(_Walk().plain(value, path, 0))
+    return _py_encode(_Walk(None).plain(value, path, 0))
 
 
 def encode_value(value: Any) -> tuple[str, list[str]]:
@@ -79,11 +62,11 @@ def encode_value(value: Any) -> tuple[str, list[str]]:
         text = _fast(value)
         if text is not None and not _may_clash(text, value):
             return text, list(dict.fromkeys(_notes)) if _notes else []
-        walk = _Walk(is_strict=False)
-        text = _py_encode(walk.plain(value, "value", 0))
+        notes: list[str] = []
+        text = _py_encode(_Walk(notes).plain(value, "value", 0))
     except Exception as error:  # noqa: BLE001  # a container of the program's own may raise anything
         return _py_encode(text_of(value)), [f"the value could not be read: {type(error).__name__}; its text was sent"]
-    return text, list(dict.fromkeys([*_notes, *walk.notes]))
+    return text, list(dict.fromkeys([*_notes, *notes]))
 
 
 def _fast(value: Any) -> str | None:
@@ -178,96 +161,24 @@ def _depth(text: str) -> int:
     return max(accumulate(map(_STEP.__getitem__, brackets)), default=0)
 
 
-class _Walk:
-    """One slow walk through one value, which knows where it is."""
+class _Walk(ValueWalk):
+    error = Unsendable
 
-    def __init__(self, *, is_strict: bool = True) -> None:
-        self._is_strict = is_strict
-        self.notes: list[str] = []
-
-    def plain(self, value: Any, path: str, depth: int, steps: int = 0) -> Any:
-        if value is None or type(value) is bool:
-            return value
-        if isinstance(value, int) and not isinstance(value, enum.Enum):
-            return self._number(value, path)
-        if isinstance(value, float):
-            return self._float(value, path)
-        if isinstance(value, str):
-            return self._text(value, path)
-        is_container = isinstance(value, dict | list | tuple)
-        if steps > _OBJECT_STEPS or (is_container and depth >= MAX_DEPTH):
-            message = too_deep(path)
-            return self._as_text(text_of(value), message, f"{message}; its text was sent")
-        if isinstance(value, dict):
-            return self._record(value, path, depth)
-        if is_container:
-            return [self.plain(item, f"{path}[{index}]", depth + 1) for index, item in enumerate(value)]
-        return self._object(value, path, depth, steps)
-
-    def _object(self, value: Any, path: str, depth: int, steps: int) -> Any:
+    def rich_object(self, value: Any, path: str, depth: int, steps: int) -> Any:
         before = marks[0]
-        simpler = _simplify(value) if self._is_strict else _picture(value)
+        simpler = _simplify(value) if self.notes is None else _picture(value)
         if marks[0] != before:
             return simpler
         if simpler is NotImplemented:
             kind = type(value)
             is_short = kind.__module__ in ("builtins", "__main__")
             name = kind.__name__ if is_short else f"{kind.__module__}.{kind.__name__}"
-            return self._as_text(
-                text_of(value),
-                f"{path} is a {name!r}, which cannot be sent; make it JSON values or bytes first",
-                f"{path} is a {name!r}, which has no JSON form; its text was sent",
-            )
+            return self.unsendable(text_of(value), path, name)
         return self.plain(simpler, path, depth, steps + 1)
 
-    def _record(self, value: dict[Any, Any], path: str, depth: int) -> Any:
-        plain: dict[str, Any] = {}
-        for key, item in value.items():
-            name = self._key(key, path)
-            if name in plain:
-                clash = f"{path} has two keys that are both {name!r} as text"
-                pairs = [[key, item] for key, item in value.items()]
-                self._as_text("", f"{clash}; make them different first", f"{clash}; its items were sent as pairs")
-                return self.plain(pairs, path, depth)
-            plain[name] = self.plain(item, f"{path}[{key!r}]", depth + 1)
-        return plain
-
-    def _number(self, value: int, path: str) -> Any:
-        if can_be_sent(value):
-            return int(value)
-        message = too_long(path)
-        return self._as_text(digits(value), message, f"{message}; its text was sent")
-
-    def _float(self, value: float, path: str) -> Any:
-        if math.isfinite(value):
-            return float(value)
-        if value != value:
-            return None
-        message = infinite(path)
-        return self._as_text(float.__repr__(value), f"{message}; send None or text", f"{message}; its text was sent")
-
-    def _text(self, value: str, path: str) -> str:
-        if not is_text(value):
-            message = not_text(path)
-            return self._as_text(escaped(value), message, f"{message}; it was escaped")
-        return str.__str__(value)  # of an enum that is a str: its text, not its name
-
-    def _key(self, key: Any, path: str) -> str:
-        text = key_text(key)
-        if text is None:
-            kind = type(key).__name__
-            message = f"{path} has a key of type {kind!r}; keys must be text or numbers"
-            text = self._as_text(text_of(key), message, "")
-        text = self._text(text, f"a key of {path}")
+    def key(self, key: Any, path: str) -> str:
+        text = super().key(key, path)
         return "\0" + text if text.startswith("\0") else text
-
-    def _as_text(self, text: str, refusal: str, note: str) -> str:
-        """The text in place of what has no form, if that is allowed."""
-        if self._is_strict:
-            raise Unsendable(refusal)
-        if note:
-            self.notes.append(note)
-        return text
 
 
 def _picture(value: Any) -> Any:

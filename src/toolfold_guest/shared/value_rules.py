@@ -384,3 +384,98 @@ def _digits(value: Any) -> str:
     """All that a number has, though `str` shows no more than the precision of the moment."""
     bits = value._mpf_[3]
     return str(sys.modules["mpmath"].nstr(value, max(int(bits * math.log10(2)), 1)))
+
+
+# ----------------------------------------------------------------------------------------------------
+# The walk that guests and engines take where one pass in C does not do.
+
+OBJECT_STEPS: Final = 50
+"""Towards JSON values, from one object; more takes only one that turns into itself."""
+
+
+class ValueWalk:
+    """One slow walk through one value, which knows where it is.
+
+    Args:
+        notes: If given, nothing is refused: what has no form becomes its text, and a note is added.
+    """
+
+    error: type[TypeError] = TypeError
+    leaves: tuple[type, ...] = ()
+    """Types that are left as they are."""
+
+    def __init__(self, notes: list[str] | None) -> None:
+        self.notes = notes
+
+    def plain(self, value: Any, path: str, depth: int, steps: int = 0) -> Any:
+        """The value as JSON values; `depth` is how many containers it is in, `steps` how often it was simplified."""
+        if value is None or type(value) is bool or isinstance(value, self.leaves):
+            return value
+        if isinstance(value, int) and not isinstance(value, enum.Enum):
+            return int(value) if can_be_sent(value) else self.as_text(digits(value), too_long(path))
+        if isinstance(value, float):
+            return self._float(value, path)
+        if isinstance(value, str):
+            return self.text(value, path)
+        is_container = isinstance(value, dict | list | tuple)
+        if steps > OBJECT_STEPS or (is_container and depth >= MAX_DEPTH):
+            return self.as_text(text_of(value), too_deep(path))
+        if isinstance(value, dict):
+            return self._record(value, path, depth)
+        if is_container:
+            return [self.plain(item, f"{path}[{index}]", depth + 1) for index, item in enumerate(value)]
+        return self.rich_object(value, path, depth, steps)
+
+    def rich_object(self, value: Any, path: str, depth: int, steps: int) -> Any:
+        """A value that JSON has no form for."""
+        raise NotImplementedError
+
+    def unsendable(self, text: str, path: str, name: str) -> str:
+        refusal = f"{path} is a {name!r}, which cannot be sent; make it JSON values or bytes first"
+        return self.as_text(text, f"{path} is a {name!r}, which has no JSON form", refusal=refusal)
+
+    def type_name(self, value: Any) -> str:
+        return type(value).__name__
+
+    def key(self, key: Any, path: str) -> str:
+        text = key_text(key)
+        if text is None:
+            message = f"{path} has a key of type {self.type_name(key)!r}; keys must be text or numbers"
+            text = self.as_text(text_of(key), message, note="")
+        return self._valid(text, f"a key of {path}")
+
+    def text(self, value: str, path: str) -> str:
+        return self._valid(value, path)
+
+    def _valid(self, value: str, path: str) -> str:
+        if not is_text(value):
+            return self.as_text(escaped(value), not_text(path), note="it was escaped")
+        return str.__str__(value)  # of an enum that is a str: its text, not its name
+
+    def as_text(self, text: str, message: str, *, refusal: str = "", note: str = "its text was sent") -> str:
+        """The text in place of what has no form, if that is allowed."""
+        if self.notes is None:
+            raise self.error(refusal or message)
+        if note:
+            self.notes.append(f"{message}; {note}")
+        return text
+
+    def _float(self, value: float, path: str) -> Any:
+        if math.isfinite(value):
+            return float(value)
+        if value != value:
+            return None
+        message = infinite(path)
+        return self.as_text(float.__repr__(value), message, refusal=f"{message}; send None or text")
+
+    def _record(self, value: dict[Any, Any], path: str, depth: int) -> Any:
+        plain: dict[str, Any] = {}
+        for key, item in value.items():
+            name = self.key(key, path)
+            if name in plain:
+                clash = f"{path} has two keys that are both {name!r} as text"
+                refusal = f"{clash}; make them different first"
+                self.as_text("", clash, refusal=refusal, note="its items were sent as pairs")
+                return self.plain([[key, item] for key, item in value.items()], path, depth)
+            plain[name] = self.plain(item, f"{path}[{key!r}]", depth + 1)
+        return plain

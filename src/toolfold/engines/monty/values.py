@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import math
 import mimetypes
 import re
 from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping
@@ -15,20 +14,7 @@ from uuid import UUID
 import msgspec
 
 from toolfold.models import MIB, File, Limits, Media, Value
-from toolfold_guest.shared.value_rules import (
-    MAX_DEPTH,
-    can_be_sent,
-    digits,
-    escaped,
-    infinite,
-    is_text,
-    key_text,
-    not_text,
-    simplify,
-    text_of,
-    too_deep,
-    too_long,
-)
+from toolfold_guest.shared.value_rules import ValueWalk, simplify, text_of
 
 # Monty hands these out as text; no program prints its own data in these forms.
 _STAND_IN: Final = re.compile(r"<(function|coroutine|module|bound method|iterator|built-in function)\b.*>")
@@ -56,88 +42,38 @@ def plain(
         notes: If given, nothing is refused: what has no form becomes its text, and a note is added.
         depth: How many lists and dicts it is in already.
     """
-    return _Walk(media, notes).plain(value, path, depth)
+    converted: Value = _Walk(media, notes).plain(value, path, depth)
+    return converted
 
 
-class _Walk:
-    """One walk through one value, by the rules of `toolfold_guest.shared.value_rules`."""
+class _Walk(ValueWalk):
+    error = UnsendableError
+    leaves = (bytes, Media)
 
     def __init__(self, media: Container[UUID], notes: list[str] | None) -> None:
+        super().__init__(notes)
         self._media = media
-        self._notes = notes
 
-    def plain(self, value: Any, path: str, depth: int) -> Value:
-        if value is None or isinstance(value, bool | bytes | Media):
-            return value
-        if isinstance(value, int):
-            return self._number(value, path)
-        if isinstance(value, float):
-            return self._float(value, path)
-        if isinstance(value, str):
-            return self._text(value, path)
-        if isinstance(value, dict | list | tuple) and depth >= MAX_DEPTH:
-            return self._as_text(text_of(value), too_deep(path), "")
-        if isinstance(value, dict):
-            return self._record(value, path, depth)
-        if isinstance(value, list | tuple):
-            return [self.plain(item, f"{path}[{index}]", depth + 1) for index, item in enumerate(value)]
-        if getattr(value, "is_dataclass", False) and hasattr(value, "attributes"):
+    def text(self, value: str, path: str) -> str:
+        stand_in = _STAND_IN.fullmatch(value)
+        if stand_in:
+            return self.unsendable(_ADDRESS.sub("", value.replace("'", "")), path, stand_in[1])
+        return super().text(value, path)
+
+    def rich_object(self, value: Any, path: str, depth: int, steps: int) -> Any:
+        is_stand_in = hasattr(value, "attributes")
+        if is_stand_in and getattr(value, "is_dataclass", False):
             is_media = value.id in self._media
             return Media(**value.attributes) if is_media else self.plain(value.attributes, path, depth)
         simpler = bytes(value) if isinstance(value, bytearray | memoryview) else simplify(value)
-        if simpler is NotImplemented or hasattr(value, "attributes"):
-            return self._unsendable(value, path, _type_name(value))
-        return self.plain(simpler, path, depth)
+        if simpler is NotImplemented or is_stand_in:
+            name = self.type_name(value)
+            return self.unsendable(f"<{name} object>" if is_stand_in else text_of(value), path, name)
+        return self.plain(simpler, path, depth, steps + 1)
 
-    def _record(self, value: dict[Any, Any], path: str, depth: int) -> Value:
-        record: dict[str, Value] = {}
-        for key, item in value.items():
-            name = self._key(key, path)
-            if name in record:
-                clash = f"{path} has two keys that are both {name!r} as text"
-                self._as_text("", clash, "make them different first", "its items were sent as pairs")
-                return self.plain([[key, item] for key, item in value.items()], path, depth)
-            record[name] = self.plain(item, f"{path}[{key!r}]", depth + 1)
-        return record
-
-    def _number(self, value: int, path: str) -> Value:
-        return int(value) if can_be_sent(value) else self._as_text(digits(value), too_long(path), "")
-
-    def _float(self, value: float, path: str) -> Value:
-        if math.isfinite(value):
-            return float(value)
-        return None if math.isnan(value) else self._as_text(str(value), infinite(path), "send None or text")
-
-    def _text(self, value: str, path: str) -> Value:
-        stand_in = _STAND_IN.fullmatch(value)
-        if stand_in:
-            return self._unsendable(value, path, stand_in[1])
-        if not is_text(value):
-            return self._as_text(escaped(value), not_text(path), "", "it was escaped")
-        return str.__str__(value)
-
-    def _key(self, key: Any, path: str) -> str:
-        text = key_text(key)
-        if text is not None:
-            return text if is_text(text) else self._as_text(escaped(text), not_text(f"a key of {path}"), "")
-        message = f"{path} has a key of type {_type_name(key)!r}; keys must be text or numbers"
-        return self._as_text(text_of(key), message, "", None)
-
-    def _unsendable(self, value: Any, path: str, name: str) -> str:
-        if self._notes is None:
-            raise UnsendableError(f"{path} is a {name!r}, which cannot be sent; make it JSON values or bytes first")
-        self._notes.append(f"{path} is a {name!r}, which has no JSON form; its text was sent")
-        if isinstance(value, str):
-            return _ADDRESS.sub("", value.replace("'", ""))
-        return f"<{name} object>" if hasattr(value, "attributes") else text_of(value)
-
-    def _as_text(self, text: str, message: str, advice: str, note: str | None = "its text was sent") -> str:
-        """The text in place of what has no form, if that is allowed."""
-        if self._notes is None:
-            raise UnsendableError(f"{message}; {advice}" if advice else message)
-        if note is not None:
-            self._notes.append(f"{message}; {note}")
-        return text
+    def type_name(self, value: Any) -> str:
+        # Monty's stand-in for an instance of the program's own class carries the class's name.
+        return str(value.name) if hasattr(value, "attributes") else super().type_name(value)
 
 
 class MediaBox:
@@ -149,7 +85,6 @@ class MediaBox:
         """Of all that were ever given."""
 
     def wrap(self, media: Media) -> object:
-        """As Monty takes it."""
         kind = self._monty.ClassType(Media, id=_MEDIA_TYPE)
         wrapped = self._monty.ClassInstance(media, eager_attrs="all", class_type=kind)
         self.ids.add(wrapped.id)
@@ -165,11 +100,6 @@ def for_guest(value: Value, wrap: Callable[[Media], object]) -> Any:
     if isinstance(value, Mapping):
         return {key: for_guest(item, wrap) for key, item in value.items()}
     return value
-
-
-def _type_name(value: Any) -> str:
-    # Monty's stand-in for an instance of the program's own class carries the class's name.
-    return value.name if hasattr(value, "attributes") else type(value).__name__
 
 
 # ----------------------------------------------------------------------------------------------------
@@ -227,7 +157,6 @@ def encode(state: MontyState) -> bytes:
 
 
 def decode(body: bytes) -> MontyState:
-    """What `encode` was given."""
     return _decoder.decode(body)
 
 
@@ -291,16 +220,13 @@ class DataFolder:
         return answer
 
     def produced(self) -> tuple[File, ...]:
-        """The files that are new or changed."""
         changes = {name: data for name, data in self._now().items() if self._initial_files.get(name) != data}
         return tuple(File(name=name, data=data, mime=_mime(name)) for name, data in sorted(changes.items()))
 
     def deleted(self) -> frozenset[str]:
-        """The given files that are gone."""
         return frozenset(self._initial_files) - self._now().keys()
 
     def dump(self) -> tuple[list[Stored], list[str]]:
-        """All files and folders, for a snapshot."""
         contents = [(str(file.path), file.read_content()) for file in self._folder.files if not file.deleted]
         files = [
             Stored(path, data.encode() if isinstance(data, str) else data, isinstance(data, str))
