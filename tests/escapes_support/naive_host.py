@@ -22,9 +22,9 @@ from typing import Any
 from tests.escapes_support.seen import BLOB, TOOLS, Seen, open_descriptors
 from toolfold.engines.base import Order
 from toolfold.engines.process.guest import Guest
-from toolfold.engines.process.launch import Tier
+from toolfold.engines.process.launch import LaunchPlan, Tier
 from toolfold.engines.process.zygote import Zygote
-from toolfold.models import Limits, Media, Reply
+from toolfold.models import Media, Reply
 from toolfold.protocol.codec import encode_facts, encode_program, encode_reply, encode_start, tool_facts
 from toolfold_guest.shared.wire import BYTES_KEY, CALLS, ENDED, HEADER, MEDIA_KEY
 
@@ -43,7 +43,7 @@ class NaiveHosts:
     async def run(self, tier: Tier, order: Order) -> Seen:
         """The program in a guest of that tier, with nobody to check what it says."""
         if tier not in self._zygotes:
-            self._zygotes[tier] = await Zygote.start(tier=tier, library_set="bare", limits=Limits())
+            self._zygotes[tier] = await Zygote.start(LaunchPlan(tier=tier))
         guest = self._zygotes[tier].spawn(order.limits)
         try:
             await guest.ready

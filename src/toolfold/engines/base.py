@@ -333,22 +333,18 @@ class EngineWrapper:
 
     @property
     def name(self) -> str:
-        """The inner engine's."""
         return self.inner.name
 
     @property
     def isolation(self) -> str:
-        """The inner engine's."""
         return self.inner.isolation
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """The inner engine's."""
         return self.inner.notes
 
     @property
     def capabilities(self) -> Capabilities:
-        """The inner engine's."""
         return self.inner.capabilities
 
     async def __aenter__(self) -> Self:
@@ -359,13 +355,10 @@ class EngineWrapper:
         await self.inner.__aexit__(*exc)
 
     def open(self, order: Order) -> AbstractAsyncContextManager[Run]:
-        """Start a program on the inner engine."""
         return self.inner.open(order)
 
     def has_session(self, session: str) -> bool:
-        """Whether the inner engine keeps a guest for that session."""
         return self.inner.has_session(session)
 
     def end_session(self, session: str) -> None:
-        """End the guest that the session keeps."""
         self.inner.end_session(session)

@@ -145,7 +145,6 @@ class AutoEngine(EngineWrapper):
     @classmethod
     # Any: each option of the process engine has its own type.
     def from_settings(cls, settings: EngineSettings, /, *, isolation: str = "namespace", **options: Any) -> Engine:
-        """An engine by the options of the process engine."""
         process = engine_named("process", options={"isolation": isolation, **options}, settings=settings)
         # A tier that was asked for by name is not replaced by another engine.
         return cls(process) if isolation == "namespace" else process

@@ -44,12 +44,10 @@ class ScriptedEngine:
 
     @asynccontextmanager
     async def open(self, order: Order) -> AsyncIterator[ScriptedRun]:
-        """Play the script once."""
         self.orders.append(order)
         yield ScriptedRun(self._events, self.answers, waits=self._waits)
 
     def has_session(self, session: str) -> bool:
-        """Never: a script has no names."""
         return False
 
     def end_session(self, session: str) -> None:
@@ -94,7 +92,6 @@ class ScriptedRun:
             yield self._stopped or Died("the script has no last event")
 
     def answer(self, reply: Reply) -> None:
-        """Keep the reply, and play on if it was waited for."""
         if self._is_over:
             return
         self._answers.append(reply)
@@ -108,13 +105,11 @@ class ScriptedRun:
         """A script has no timers."""
 
     def stop(self, status: Literal["timeout", "cancelled", "limit"], problem: Problem | None = None) -> None:
-        """Skip to an `Ended` with this status."""
         if self._stopped is None and not self._is_over:
             self._stopped = Ended(status=status, problem=problem)
         self._changed.set()
 
     def nudge(self, event: Waiting) -> None:
-        """Play this event next."""
         if not self._is_over:
             self._nudges.append(event)
             self._changed.set()

@@ -6,14 +6,14 @@ from typing import Any
 
 from toolfold.engines.process.doctor import PROBE, run_in_probe
 from toolfold.engines.process.guest import Guest
-from toolfold.engines.process.launch import NAMESPACE, Tier
+from toolfold.engines.process.launch import NAMESPACE, LaunchPlan, Tier
 from toolfold.engines.process.zygote import Zygote
 from toolfold.models import Limits
 
 
 @asynccontextmanager
 async def jail(tier: Tier = NAMESPACE, limits: Limits | None = None) -> AsyncIterator[Zygote]:
-    zygote = await Zygote.start(tier=tier, library_set="bare", limits=limits or Limits(), loop_module=PROBE)
+    zygote = await Zygote.start(LaunchPlan(tier=tier, limits=limits or Limits(), loop_module=PROBE))
     try:
         yield zygote
     finally:

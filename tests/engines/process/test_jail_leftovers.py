@@ -15,23 +15,21 @@ import pytest
 import toolfold_guest
 from tests.mounts import mounts
 from toolfold.engines.process.doctor import PROBE
-from toolfold.engines.process.launch import LANDLOCK, NAMESPACE, Tier, tier_named
+from toolfold.engines.process.launch import LANDLOCK, NAMESPACE, LaunchPlan, Tier, tier_named
 from toolfold.engines.process.zygote import Zygote
 from toolfold.errors import EngineCrashed
-from toolfold.models import Limits
 
 both_tiers = pytest.mark.parametrize("tier", [NAMESPACE, LANDLOCK], ids=lambda tier: tier.name)
 SOURCE = os.fspath(Path(toolfold_guest.__file__).parents[1])
 PACKAGES = [path for path in sys.path if path.endswith(("site-packages", "dist-packages"))]
 HOST = """
 import asyncio, sys
-from toolfold.engines.process.launch import tier_named
+from toolfold.engines.process.launch import LaunchPlan, tier_named
 from toolfold.engines.process.zygote import Zygote
-from toolfold.models import Limits
 
 async def main():
     tier = tier_named(sys.argv[1])
-    zygote = await Zygote.start(tier=tier, library_set="bare", limits=Limits(), loop_module="toolfold_guest.jail.probe")
+    zygote = await Zygote.start(LaunchPlan(tier=tier, loop_module="toolfold_guest.jail.probe"))
     guests = zygote.spawn_many(5)
     await asyncio.gather(*[guest.ready for guest in guests])
     print("ready", flush=True)
@@ -95,7 +93,7 @@ def state() -> tuple[set[str], list[int], list[str], list[str]]:
 
 
 async def start(tier: Tier) -> Zygote:
-    return await Zygote.start(tier=tier, library_set="bare", limits=Limits(), loop_module=PROBE)
+    return await Zygote.start(LaunchPlan(tier=tier, loop_module=PROBE))
 
 
 @pytest.mark.long

@@ -38,7 +38,7 @@ open("/proc/sys/user/max_user_namespaces", "w").write("0")
 RUN = """
 import asyncio, os, sys
 from toolfold.engines.process.doctor import PROBE, run_in_probe
-from toolfold.engines.process.launch import tier_named
+from toolfold.engines.process.launch import LaunchPlan, tier_named
 from toolfold.engines.process.zygote import Zygote
 from toolfold.errors import EngineUnavailable
 from toolfold.models import Limits
@@ -46,7 +46,7 @@ from toolfold.models import Limits
 async def main():
     tier = tier_named(sys.argv[1])
     try:
-        zygote = await Zygote.start(tier=tier, library_set="bare", limits=Limits(), loop_module=PROBE)
+        zygote = await Zygote.start(LaunchPlan(tier=tier, limits=Limits(), loop_module=PROBE))
     except EngineUnavailable as error:
         print("refused:", error)
         return

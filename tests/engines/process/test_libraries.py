@@ -6,10 +6,9 @@ import pytest
 
 from tests.engines.process.probing import answer
 from toolfold.engines.process.doctor import PROBE
-from toolfold.engines.process.launch import LANDLOCK, NAMESPACE, Tier
+from toolfold.engines.process.launch import LANDLOCK, NAMESPACE, LaunchPlan, Tier
 from toolfold.engines.process.layout import library_entries
 from toolfold.engines.process.zygote import Zygote
-from toolfold.models import Limits
 
 both_tiers = pytest.mark.parametrize("tier", [NAMESPACE, LANDLOCK], ids=lambda tier: tier.name)
 
@@ -44,9 +43,7 @@ def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 async def look(tier: Tier, site: Path, text: str = LOOK, *, host_libraries: bool = False) -> object:
-    zygote = await Zygote.start(
-        tier=tier, library_set="bare", limits=Limits(), loop_module=PROBE, host_libraries=host_libraries
-    )
+    zygote = await Zygote.start(LaunchPlan(tier=tier, loop_module=PROBE, host_libraries=host_libraries))
     one = zygote.spawn()
     try:
         await one.ready

@@ -79,11 +79,9 @@ class MontyCalls:
         self._arrived.setdefault(call_id, {"exc_type": error} if error else {"return_value": None})
 
     def arrived(self, call_ids: Collection[int]) -> set[int]:
-        """Ids of Monty whose results have arrived."""
         return self._arrived.keys() & call_ids
 
     def give(self, call_id: int) -> Any:
-        """The result, which Monty takes now."""
         self._replied.pop(call_id, None)
         return self._arrived.pop(call_id)
 
@@ -128,7 +126,6 @@ class Toolbox:
         """Calls that were made where the program did not await them; the outcome has a hint for it."""
 
     def find(self, name: str) -> MontyTool | None:
-        """The tool that a program means by a name."""
         return self._tools.get(name)
 
     # Any: Monty's classes are known only once the optional package is there.
@@ -230,7 +227,6 @@ _UNSUPPORTED: Final = re.compile(r"The monty syntax parser does not yet support 
 
 # Any: a `MontyRuntimeError` or `MontySyntaxError`, whose classes only `monty.py` may import.
 def ended(error: Any, text: str, limits: Limits) -> Ended:
-    """Convert an exception of Monty to the end of the program."""
     exception, line = error.exception(), _line(error)
     message = str(exception)
     if isinstance(exception, MemoryError) and "memory limit" in message:

@@ -76,7 +76,6 @@ class Worker:
                 self._pid, self._is_over = None, True
 
     def refuse_stopped(self) -> None:
-        """Raise `StoppedError` if the run was stopped."""
         if self._stopped is not None:
             raise StoppedError
 
@@ -113,7 +112,6 @@ class MontyOutbox:
         """Something was sent since the last `Waiting`, so a snapshot now might hold what is in no record."""
 
     def post(self, event: Event) -> None:
-        """Send one event."""
         self.has_news = True
         self._send(event)
 
@@ -124,7 +122,6 @@ class MontyOutbox:
             self.post(tape)
 
     def post_waiting(self, replies_seen: int) -> None:
-        """Say that the program waits."""
         self.post_tape()
         self.post(Waiting(replies_seen))
         self.has_news = False
@@ -233,7 +230,6 @@ class ReplyWaiter:
             self._calls.settle(call_id, error)
 
     def _take(self, until: float | None) -> None:
-        """The next message, or nothing if the clock gets there first."""
         try:
             message = self.inbox.get(timeout=self.clock.seconds_to(until))
         except queue.Empty:
@@ -291,12 +287,10 @@ class Driver:
             self.waits.timers.set(timer.seconds_left, timer.call_id, timer.error)
 
     def stop(self, last: Ended) -> None:
-        """From any thread: end the program now."""
         if self._worker.stop(last):
             self.waits.inbox.put("stop")
 
     def run(self) -> Ended | Died:
-        """The whole life of the program; its last event."""
         try:
             with self._pool.checkout(**self._settings()) as session, self._worker.playing(session.worker_pid):
                 last: Ended | Died = self._play(session)

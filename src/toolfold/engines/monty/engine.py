@@ -62,7 +62,6 @@ class MontyEngine:
 
     @asynccontextmanager
     async def open(self, order: Order) -> AsyncIterator[MontyRun]:
-        """Start a program on a worker of its own; leaving kills the worker."""
         if self._pool is None or self._monty is None:
             raise UsageError("the engine is not entered; use `async with` on it first")
         if order.session:
@@ -78,7 +77,6 @@ class MontyEngine:
                 await asyncio.shield(run.over.wait())
 
     def has_session(self, session: str) -> bool:
-        """Never: a worker serves one program."""
         return False
 
     def end_session(self, session: str) -> None:
@@ -109,16 +107,13 @@ class MontyRun:
                 return
 
     def answer(self, reply: Reply) -> None:
-        """Hand a reply to the program."""
         self._driver.waits.inbox.put(reply)
 
     def hold(self) -> None:
-        """Stop the program's clock."""
         self._driver.waits.clock.hold()
         self._driver.waits.inbox.put("look")
 
     def release(self) -> None:
-        """Let the program's clock go on."""
         self._driver.waits.clock.release()
         self._driver.waits.inbox.put("look")
 
@@ -128,7 +123,6 @@ class MontyRun:
         self._driver.waits.inbox.put("due")
 
     def nudge(self, event: Waiting) -> None:
-        """An event of the host's own, in its turn."""
         if not self.over.is_set():
             self._events.put_nowait(event)
 
@@ -151,7 +145,6 @@ class MontyRun:
             self._frozen.set_result(body)
 
     def stop(self, status: Literal["timeout", "cancelled", "limit"], problem: Problem | None = None) -> None:
-        """Kill the worker."""
         self._driver.stop(Ended(status=status, problem=problem))
 
     def _drive(self) -> None:

@@ -233,7 +233,6 @@ def _sets_result(tree: ast.Module) -> bool:
 
 
 def _top(node: ast.AST) -> list[ast.AST]:
-    """All nodes that run in the module's own scope."""
     nodes: list[ast.AST] = []
     for child in ast.iter_child_nodes(node):
         if not isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.Lambda):
@@ -265,7 +264,6 @@ def _binds(tree: ast.Module, name: str) -> bool:
 
 
 def prelude(text: str) -> str:
-    """Code that runs before a rewritten program."""
     names = {name for name in _PRELUDE if name in text}
     names |= {_NEEDS[name] for name in names if name in _NEEDS}
     return _READY + "".join(code for name, code in _PRELUDE.items() if name in names)

@@ -43,11 +43,9 @@ class MontyClock:
         return None if moment is None or self._held_at is not None else max(0.0, moment - self.now())
 
     def hold(self) -> None:
-        """Stand still."""
         self._held_at = self._held_at or time.monotonic()
 
     def release(self, counted_seconds: float = 0.0) -> None:
-        """Go on, so much later than it stood."""
         if self._held_at is not None:
             lost_seconds = time.monotonic() - self._held_at - counted_seconds
             self._lost_seconds, self._held_at = self._lost_seconds + lost_seconds, None
@@ -63,11 +61,9 @@ class Timers:
 
     @property
     def next(self) -> float | None:
-        """When the first of them runs out."""
         return self._heap[0][0] if self._heap else None
 
     def set(self, seconds: float, call_id: int, error: str = "") -> None:
-        """Settle a call after a while."""
         heapq.heappush(self._heap, (self._clock.now() + max(0.0, seconds), call_id, error))
 
     def due(self) -> tuple[int, str] | None:
@@ -87,7 +83,6 @@ class Timers:
         return first[2]
 
     def remaining(self) -> list[Timer]:
-        """All of them, for another clock."""
         now = self._clock.now()
         return [Timer(max(0.0, when - now), call_id, error) for when, call_id, error in self._heap]
 
@@ -133,7 +128,6 @@ class MontyTape:
 
     @property
     def has_news(self) -> bool:
-        """Whether something is not on record yet."""
         return bool(self._new_wakes or self._new_clocks) and not self._is_spoilt
 
     def next_parts(self) -> Iterator[int]:
@@ -145,7 +139,6 @@ class MontyTape:
         self._is_muted = bool(self._old_wakes)
 
     def replied(self) -> None:
-        """Count a reply."""
         if self._is_muted or not self.is_on:
             return
         if self._new_wakes and self._new_wakes[-1] > 0:
@@ -154,7 +147,6 @@ class MontyTape:
             self._new_wakes.append(1)
 
     def timed(self, call_id: int) -> None:
-        """A timer ran out."""
         if not self._is_muted and self.is_on:
             self._new_wakes.append(_FIRST_TIMER - call_id)
 

@@ -53,7 +53,6 @@ class TypeChecker:
         return None if type_question is None else await asyncio.to_thread(self._answer, type_question)
 
     async def close(self) -> None:
-        """End the worker; the next question starts another."""
         await asyncio.to_thread(self._close)
 
     def _close(self) -> None:

@@ -64,7 +64,6 @@ class GuestConnection:
 
     @property
     def has_unsent(self) -> bool:
-        """Whether the guest has not read all that it was sent."""
         return bool(self._unsent)
 
     def listen(self, on_readable: Callable[[], None]) -> None:
@@ -224,7 +223,6 @@ def start_frame(order: Order, *, has_files: bool) -> bytes:
 
 
 def _facts(tools: Sequence[ToolSpec], words: Mapping[str, tuple[str, str]]) -> bytes:
-    """Most programs have the grant of the one before."""
     global _last_grant  # noqa: PLW0603  # a cache of one; a lost race with another thread costs the work once more
     # Signatures and docstrings are long, and only programs that mention `help` or the like can see them.
     if words:

@@ -15,14 +15,14 @@ import socket
 import tempfile
 from collections.abc import AsyncIterator, Container, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final, Literal
+from typing import Any, Final
 
 from toolfold.engines.process import layout
 from toolfold.engines.process.guest import Guest
 from toolfold.engines.process.launch import LANDLOCK, LAYERS, NAMESPACE, NAMESPACES, LaunchPlan, Layer, Tier, TierName
-from toolfold.engines.process.zygote import Zygote, launch
+from toolfold.engines.process.zygote import Zygote
 from toolfold.errors import EngineError
-from toolfold.models import Isolation, Limits
+from toolfold.models import Isolation
 from toolfold_guest.shared.wire import HEADER
 
 ATTACK_SECONDS: Final = 5.0
@@ -131,15 +131,14 @@ class _TierReport:
 
 async def _layer(layer: Layer, proven: Container[Layer]) -> Finding:
     """A guest that was locked with all layers of a tier proves each; otherwise the layer is tried alone."""
-    return Finding(name=layer, ok=True, detail="") if layer in proven else await _try_layer(layer)
-
-
-async def _try_layer(layer: Layer) -> Finding:
-    """A guest locked with this layer alone, and with what the layer itself stands on."""
+    if layer in proven:
+        return Finding(name=layer, ok=True, detail="")
+    # With what the layer itself stands on.
     needed: set[Layer] = {layer, "user"} if layer in NAMESPACES else {layer}
-    name: Literal["namespace", "landlock"] = "namespace" if layer in NAMESPACES else "landlock"
+    tier = Tier("namespace" if layer in NAMESPACES else "landlock", frozenset(needed))
+    plan = LaunchPlan(tier=tier, loop_module=PROBE, modules=(), runs_programs=False)
     try:
-        async with _bare_jail(Tier(name, frozenset(needed))) as zygote, _guest(zygote):
+        async with _jail(plan) as zygote, _guest(zygote):
             return Finding(name=layer, ok=True, detail="")
     except (EngineError, TimeoutError) as error:
         return Finding(name=layer, ok=False, detail=_reason(error))
@@ -148,7 +147,7 @@ async def _try_layer(layer: Layer) -> Finding:
 async def _attack_tier(tier: Tier, *, host_libraries: bool = False) -> _TierReport:
     """Every attack at once, each in its own guest of one jail."""
     try:
-        async with _jail(tier, host_libraries=host_libraries) as zygote:
+        async with _jail(LaunchPlan(tier=tier, loop_module=PROBE, host_libraries=host_libraries)) as zygote:
             async with _guest(zygote):
                 pass
             with _targets() as names:
@@ -172,24 +171,8 @@ async def _attack(zygote: Zygote, name: str, text: str, names: Mapping[str, Any]
 
 
 @contextlib.asynccontextmanager
-async def _bare_jail(tier: Tier) -> AsyncIterator[Zygote]:
-    """In which nothing will run."""
-    plan = LaunchPlan(
-        tier=tier, library_set="bare", limits=Limits(), loop_module=PROBE, host_libraries=False, modules=(),
-        runs_programs=False,
-    )  # fmt: skip
-    zygote = await Zygote.hear_of(await launch(plan), plan)
-    try:
-        yield zygote
-    finally:
-        await zygote.close()
-
-
-@contextlib.asynccontextmanager
-async def _jail(tier: Tier, *, host_libraries: bool = False) -> AsyncIterator[Zygote]:
-    zygote = await Zygote.start(
-        tier=tier, library_set="bare", limits=Limits(), loop_module=PROBE, host_libraries=host_libraries
-    )
+async def _jail(plan: LaunchPlan) -> AsyncIterator[Zygote]:
+    zygote = await Zygote.start(plan)
     try:
         yield zygote
     finally:

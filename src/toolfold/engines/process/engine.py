@@ -14,7 +14,7 @@ from msgspec import structs
 from toolfold import fork_safety
 from toolfold.engines.base import MOST_KEPT_BYTES, MOST_KEPT_GUESTS, NOT_OPEN, Capabilities, Guests
 from toolfold.engines.process.guest import held_bytes
-from toolfold.engines.process.launch import Tier, tier_named
+from toolfold.engines.process.launch import LaunchPlan, Tier, tier_named
 from toolfold.engines.process.layout import BARE, Jail, installed_set, jail_of, library_modules, with_room
 from toolfold.engines.process.run import ProcessRun, collect
 from toolfold.engines.process.speed import PreparedGuest, prepare
@@ -90,7 +90,6 @@ class ProcessEngine:
 
     @property
     def isolation(self) -> str:
-        """The tier's name, for every outcome."""
         return self._tier.name
 
     @cached_property
@@ -121,7 +120,6 @@ class ProcessEngine:
         self._last_pool = None
 
     def open(self, order: Order) -> ProcessRun:
-        """Start a program. Leaving the context kills the guest and frees all it held."""
         jail = self._jail(order.program.library_set, is_session=bool(order.session))
         installed = installed_set(order.program.library_set, self._sets) if self._sets else None
         if installed is not None:
@@ -134,15 +132,12 @@ class ProcessEngine:
         return prepare(self._last_pool, text, tools, limits)
 
     def has_session(self, session: str) -> bool:
-        """Whether the names of that session are still there."""
         return self._session_guests.has(session)
 
     def end_session(self, session: str) -> None:
-        """End the guest that the session keeps; harmless if there is none."""
         self._session_guests.drop(session)
 
     async def preload(self, library_set: LibrarySet) -> None:
-        """Have guests with these libraries wait, before the first program asks for them."""
         await self._pool(self._jail(library_set))
 
     async def guests(self) -> Guests:
@@ -193,13 +188,11 @@ class ProcessEngine:
         limits = self._limits
         if not jail.has_all_sets:
             limits = with_room(limits, installed_set(jail.library_set, self._sets))
-        zygote = await Zygote.start(
-            tier=self._tier,
-            library_set=jail.library_set,
-            limits=limits,
-            host_libraries=self._host_libraries,
-            sets=jail.mounted(self._sets) if single is None else single.plan.sets,
+        sets = jail.mounted(self._sets) if single is None else single.plan.sets
+        plan = LaunchPlan(
+            tier=self._tier, library_set=jail.library_set, limits=limits, host_libraries=self._host_libraries, sets=sets
         )
+        zygote = await Zygote.start(plan)
         # A session has limits of its own, so no guest that waits would do for it.
         return Pool(zygote, limits, 0 if jail.has_all_sets else self._warm)
 
@@ -251,7 +244,6 @@ class SessionGuests:
         return entry.pool, entry.guest, entry.files
 
     def keep(self, session: str, pool: Pool, guest: Guest, files: frozenset[str]) -> None:
-        """A program ended; its guest waits for the next."""
         loop = asyncio.get_running_loop()
         timer = loop.call_later(FREEZE_AFTER_SECONDS, self._freeze, session)
         # Last in the table: it was used most recently, and goes last when there are too many.
@@ -261,19 +253,16 @@ class SessionGuests:
             self.drop(next(iter(self._guests)))
 
     def has(self, session: str) -> bool:
-        """Whether the session's names are still there."""
         entry = self._guests.get(session)
         return entry is not None and not entry.guest.is_gone()
 
     def drop(self, session: str) -> None:
-        """End the session's guest; harmless if there is none."""
         entry = self._guests.pop(session, None)
         if entry is not None:
             entry.timer.cancel()
             entry.pool.give_back(entry.guest)
 
     def drop_all(self) -> None:
-        """End them all."""
         for session in tuple(self._guests):
             self.drop(session)
 
@@ -368,7 +357,6 @@ class GuestLease:
 
     @property
     def is_ready(self) -> bool:
-        """Whether it is locked down."""
         ready = self.guest.ready
         return self.is_kept or (ready.done() and not ready.cancelled() and ready.exception() is None)
 

@@ -78,7 +78,6 @@ class Guest:
 
     @property
     def has_ended(self) -> bool:
-        """Whether the zygote has said so."""
         return self._ended.done()
 
     def is_gone(self) -> bool:
@@ -90,7 +89,6 @@ class Guest:
         return bool(process.poll(0))
 
     def kill(self) -> None:
-        """End it now. Harmless when it has ended already."""
         self._signal(signal.SIGKILL)
 
     def warn(self) -> None:
@@ -154,7 +152,6 @@ class Guest:
         return await asyncio.shield(self._ended)
 
     def close(self) -> None:
-        """Kill it and free all it held. Harmless when repeated."""
         if self._is_closed:
             return
         self.kill()
@@ -191,13 +188,11 @@ class Guest:
             self._settle()
 
     def end(self, status: int, usage: Usage = Usage()) -> None:  # noqa: B008  # a tuple
-        """There is none any more."""
         if not self._ended.done():
             self.usage = usage
             self._ended.set_result(status)
 
     def fail(self, error: EngineError) -> None:
-        """It will never be ready."""
         if not self.ready.done():
             self.ready.set_exception(error)
             self.ready.exception()  # nobody has to ask for it
@@ -255,7 +250,6 @@ _PAGE_BYTES: Final = os.sysconf("SC_PAGE_SIZE")
 
 
 def held_bytes(pidfds: Iterable[int]) -> int:
-    """Memory of these processes; of pages that several share each has its part."""
     return sum(map(_process_bytes, pidfds))
 
 
@@ -295,7 +289,6 @@ class MemoryGauge:
         self._fd = -1
 
     def read(self, pidfd: int) -> int:
-        """In bytes; none if it has ended."""
         try:
             fd = self._fd if self._fd >= 0 else os.open(f"/proc/{pid_of(pidfd)}/statm", os.O_RDONLY | os.O_CLOEXEC)
             try:
@@ -306,7 +299,6 @@ class MemoryGauge:
             return 0
 
     def close(self) -> None:
-        """Harmless when repeated."""
         if self._fd >= 0:
             os.close(self._fd)
             self._fd = -1
@@ -363,7 +355,6 @@ class HoldRegistry:
             self._set_timer()
 
     def remove(self, hold: Hold) -> None:
-        """Stop tracking a guest that continues or is frozen."""
         self._unseen.pop(hold, None)
         self._small.pop(hold, None)
 
@@ -427,7 +418,6 @@ class Hold:
         self._write_soon(release_frame(counted_seconds))
 
     def thaw(self) -> None:
-        """Let its threads run again. Harmless when they do."""
         self.cancel()
         self._guest.thaw()
 
@@ -442,7 +432,6 @@ class Hold:
         return self._guest.own_bytes() > LARGE_BYTES
 
     def freeze(self) -> None:
-        """Have all of its threads stand still."""
         # SIGSTOP, because a program with threads goes on working while its main thread waits for the host.
         self._guest.freeze()
         if self._on_frozen is not None:

@@ -15,7 +15,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final, Literal, TypeAlias, get_args
 
@@ -44,7 +44,6 @@ def most_processes(proc: Path = _PROC, cgroups: Path = _CGROUPS) -> int:
 
 
 def _left_in_cgroups(proc: Path, cgroups: Path) -> list[int]:
-    """Of the cgroup that this process is in and of those around it."""
     try:
         own = _OWN_CGROUP.findall((proc / "self/cgroup").read_text(encoding="utf-8"))
     except OSError:
@@ -87,7 +86,6 @@ class Tier:
     layers: frozenset[Layer]
 
     def without(self, *layers: Layer) -> Tier:
-        """For tests of single layers. All namespaces need `user`, so they leave with it."""
         dropped_layers = set(layers) | (NAMESPACES if "user" in layers else set())
         return replace(self, layers=self.layers - dropped_layers)
 
@@ -98,7 +96,6 @@ NONE: Final = Tier("none", frozenset({"rlimits"}))
 
 
 def tier_named(name: str) -> Tier:
-    """The tier of that name."""
     for tier in (NAMESPACE, LANDLOCK, NONE):
         if tier.name == name:
             return tier
@@ -110,12 +107,12 @@ class LaunchPlan:
     """Plan of a fork server: its tier, libraries and limits."""
 
     tier: Tier
-    library_set: LibrarySet
-    limits: Limits
+    library_set: LibrarySet = "bare"
+    limits: Limits = field(default_factory=Limits)
     """Of its guests, unless one is spawned with others."""
-    loop_module: str
+    loop_module: str = "toolfold_guest.main"
     """What guests run: the guest's loop, or a probe of the jail."""
-    host_libraries: bool
+    host_libraries: bool = False
     sets: tuple[InstalledSet, ...] = ()
     """What programs may need besides; if `library_set` is one of them, it is loaded as that says."""
     modules: tuple[str, ...] | None = None
@@ -125,7 +122,6 @@ class LaunchPlan:
 
     @property
     def preloaded(self) -> InstalledSet | None:
-        """The installed set that this server is for."""
         return next((candidate for candidate in self.sets if candidate.name == self.library_set), None)
 
 
@@ -239,11 +235,9 @@ class SingleUseServer:
         return cls(plan, Launched(process, ours, folder))
 
     def fits(self, text: str, limits: Limits, *, isolation: str, sets: Sequence[InstalledSet] = ()) -> bool:
-        """Whether it is what `launch` would start."""
         return self.plan == _plan_of(text, limits, isolation, sets)
 
     def has(self, library_set: LibrarySet) -> bool:
-        """Whether a program that needs this set can run in it."""
         return library_set in OWN_SETS or any(candidate.replaces(library_set) for candidate in self.plan.sets)
 
     def give_up(self) -> None:
@@ -257,11 +251,8 @@ def _plan_of(text: str, limits: Limits, isolation: str, sets: Sequence[Installed
     mounted = _set_of(text, sets)
     return LaunchPlan(
         tier=tier_named(isolation),
-        library_set="bare",
         limits=layout.with_room(limits, mounted),
         sets=() if mounted is None else (mounted,),
-        loop_module="toolfold_guest.main",
-        host_libraries=False,
         modules=modules_of(text),
     )
 

@@ -212,7 +212,6 @@ def library_modules() -> tuple[str, ...]:
 
 @lru_cache(maxsize=1)
 def library_versions() -> Mapping[str, str]:
-    """The distributions of those libraries, by their normal names."""
     return visible_versions(_sites())
 
 
@@ -297,7 +296,6 @@ _OF_A_DISTRIBUTION: Final = (".dist-info", ".egg-info", ".libs", ".data")
 
 @lru_cache(maxsize=4)
 def library_entries(sites: tuple[str, ...]) -> Mapping[str, str]:
-    """Files and folders by their name below a folder of packages: of the libraries, and of nothing else."""
     entries: dict[str, str] = {}
     for record in _visible(sites).values():
         for entry in _entries_of(record):
@@ -307,12 +305,10 @@ def library_entries(sites: tuple[str, ...]) -> Mapping[str, str]:
 
 
 def visible_versions(sites: Sequence[str]) -> Mapping[str, str]:
-    """The distributions that programs see, by their normal names."""
     return {name: record.stem.partition("-")[2] for name, record in _visible(sites).items()}
 
 
 def _visible(sites: Sequence[str]) -> dict[str, Path]:
-    """The libraries and what they need."""
     records = _records(sites)
     waiting, libraries = list(ROOTS), dict[str, Path]()
     while waiting:
@@ -392,7 +388,6 @@ class Jail(NamedTuple):
     """For a session that keeps its names: its next program may import what this one does not."""
 
     def mounted(self, sets: Sequence[InstalledSet]) -> tuple[InstalledSet, ...]:
-        """The installed sets that are in it."""
         return tuple(candidate for candidate in sets if self.has_all_sets or candidate.name == self.library_set)
 
 

@@ -164,12 +164,10 @@ class ProcessRun:
         return await self._last_of_dead() if isinstance(event, Died) else event
 
     def nudge(self, event: Waiting) -> None:
-        """An event of the host's own, in its turn."""
         if not self._is_over:
             self._push(event)
 
     def is_gone(self) -> bool:
-        """Whether its guest has ended, as far as the kernel knows."""
         return self._lease.guest.is_gone()
 
     def _push(self, event: Event) -> None:
@@ -222,7 +220,6 @@ class ProcessRun:
     # to the guest
 
     def answer(self, reply: Reply) -> None:
-        """Hand a reply to the program; ignored once the run is over."""
         if not self._connection.is_closed:
             self._replies.add(reply)
 
@@ -231,11 +228,9 @@ class ProcessRun:
         self._hold.hold()
 
     def release(self) -> None:
-        """The execution continues."""
         self._hold.release()
 
     def release_after(self, seconds: float) -> None:
-        """The execution goes on, with timers as if so much time had passed."""
         self._hold.release(seconds)
 
     def ask_for_output(self) -> None:
@@ -244,7 +239,6 @@ class ProcessRun:
             self._lease.guest.ask_for_output()
 
     def stop(self, status: Literal["timeout", "cancelled", "limit"], problem: Problem | None = None) -> None:
-        """End the program now; the last event then is an `Ended` with this status."""
         if self._stopping is not None or (self._is_over and not self._is_beginning_again):
             return
         # Said before the guest hears of it: from here on its own end counts for nothing.
@@ -348,11 +342,9 @@ class Replies:
         self._batch: list[bytes] = []
 
     def expect(self, count: int) -> None:
-        """The program made that many calls."""
         self._open_calls += count
 
     def add(self, reply: Reply) -> None:
-        """The reply to one of them."""
         # The router has cut replies to size; this is for engines that are used without it.
         frame = encode_reply(reply)
         if len(frame) > self._max_bytes + _FRAME_SLACK_BYTES:

@@ -78,7 +78,6 @@ class PreparedGuest:
         return guest
 
     def discard(self) -> None:
-        """End the guest; harmless once it is taken."""
         guest, self._guest = self._guest, None
         if guest is not None:
             self._pool.give_back(guest)
@@ -226,7 +225,6 @@ class Placement:
         put(pid, self._allowed - {core} if is_kept_off else self._allowed & {core})
 
     def set_free(self) -> None:
-        """It may run on every core that it had."""
         put(self._process_id(), self._allowed)
 
     def _process_id(self) -> int:

@@ -25,9 +25,9 @@ from typing import Any, Final
 
 from toolfold import fork_safety
 from toolfold.engines.process.guest import Guest, HoldRegistry, Usage, oom_kills
-from toolfold.engines.process.launch import Launched, LaunchPlan, Tier, open_control, start_builder
+from toolfold.engines.process.launch import Launched, LaunchPlan, open_control, start_builder
 from toolfold.errors import EngineCrashed, EngineUnavailable
-from toolfold.models import InstalledSet, LibrarySet, Limits
+from toolfold.models import Limits
 from toolfold_guest.shared.folders import remove_tree
 
 MAX_MESSAGE_BYTES: Final = 1 << 20
@@ -64,25 +64,8 @@ class Zygote:
         fork_safety.watch(self)
 
     @classmethod
-    async def start(
-        cls,
-        *,
-        tier: Tier,
-        library_set: LibrarySet,
-        limits: Limits,
-        loop_module: str = "toolfold_guest.main",
-        host_libraries: bool = False,
-        sets: tuple[InstalledSet, ...] = (),
-    ) -> Zygote:
+    async def start(cls, plan: LaunchPlan) -> Zygote:
         """Build the jail and load the libraries; `EngineUnavailable` says in one line what is missing."""
-        plan = LaunchPlan(
-            tier=tier,
-            library_set=library_set,
-            limits=limits,
-            loop_module=loop_module,
-            host_libraries=host_libraries,
-            sets=sets,
-        )
         return await cls.hear_of(await launch(plan), plan)
 
     @classmethod
@@ -113,11 +96,9 @@ class Zygote:
         return self._oom_kills != before
 
     def spawn(self, limits: Limits | None = None) -> Guest:
-        """A guest on its way; await its `ready`."""
         return self._spawn(1, limits)[0]
 
     def spawn_many(self, count: int) -> list[Guest]:
-        """Several guests for one control message."""
         guests: list[Guest] = []
         while count > len(guests):
             guests += self._spawn(min(count - len(guests), _GUESTS_PER_MESSAGE), None)
@@ -398,7 +379,6 @@ class Pool:
         self._idle.add(guest)
 
     def rouse(self, guest: Guest) -> None:
-        """The next program is there."""
         self._idle.discard(guest)
 
     async def until_ready(self, guest: Guest) -> None:
@@ -429,7 +409,6 @@ class Pool:
             self._top_up_timer = self._loop.call_later(TOP_UP_AFTER_SECONDS, self._top_up)
 
     async def close(self) -> None:
-        """End every guest, parked or taken, and the zygote."""
         for guest in self._active_guests:
             guest.close()
         self._active_guests.clear()
