@@ -210,7 +210,6 @@ def _warm_caches() -> None:
 
 
 def _serve(sock: Any, meanwhile: Callable[[], None] | None = None) -> bool:
-    """Run one program; true if its session goes on. `meanwhile` is for the time until its start comes."""
     channel = _state.channel
     # Program and start come apart: the first as soon as the host has the text, the second when its check is done.
     channel.attach(sock)

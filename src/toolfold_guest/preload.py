@@ -19,7 +19,6 @@ STDLIB = (
 
 
 def preload_stdlib() -> None:
-    """Import the standard library's part of every set."""
     # There is no network here. Without OpenSSL a fork copies less; a program can still import it.
     blocked = [name for name in ("ssl", "_ssl") if name not in sys.modules]
     sys.modules.update(dict.fromkeys(blocked))  # type: ignore[arg-type]  # None is how imports are refused

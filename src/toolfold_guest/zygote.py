@@ -42,7 +42,6 @@ _THREAD_STACK_BYTES: Final = 2 * 1024 * 1024
 
 
 def main() -> NoReturn:
-    """Get ready as the first message says, then serve until the host is gone."""
     control = socket.socket(fileno=CONTROL_FD)
     try:
         kernel.die_with_parent()
@@ -61,7 +60,6 @@ def _fail(control: socket.socket, error: BaseException) -> NoReturn:
 
 
 def describe(error: BaseException) -> str:
-    """One line without paths."""
     if isinstance(error, OSError):
         return error.strerror or type(error).__name__
     return f"{type(error).__name__}: {error}".splitlines()[0]
@@ -288,7 +286,6 @@ def _clean_interpreter(sys_path: list[str]) -> None:
 
 
 def _resident_bytes(used: resource.struct_rusage) -> int:
-    """At its most."""
     return used.ru_maxrss * 1024
 
 

@@ -34,7 +34,6 @@ class Habits:
     """What the calls of a program suggest to write another way."""
 
     def reset(self) -> None:
-        """Another program begins."""
         self.in_place: dict[str, int] = {}
         """How many calls of each tool were made where the program did not await them."""
         self.never_made: list[str] = []
@@ -43,7 +42,6 @@ class Habits:
         """It may have calls that nothing has asked for yet."""
 
     def has_any(self) -> bool:
-        """Whether there may be something to say."""
         return bool(self.in_place) or self.has_pending
 
 
@@ -147,7 +145,6 @@ class Channel:
         return replies
 
     def _wait_for(self, call_id: int) -> Any:
-        """The reply to a call that was queued as blocked."""
         if thread_count():
             return self._wait_among_threads(call_id)
         unsent = self.unsent
@@ -235,7 +232,6 @@ class Channel:
         return False
 
     def send_unsent(self) -> None:
-        """Send calls that have gathered, without a word on whether the guest waits."""
         if self.unsent:
             with self._turn:
                 self.unsent.send(waits=False)
@@ -301,7 +297,6 @@ class UnsentCalls:
         return self.reports_waiting and self._told_waiting != self._inbox.replies_seen
 
     def send(self, *, waits: bool) -> None:
-        """All of them in one frame, with what a replay needs to know."""
         # Taken first: a print while the frame is being made may send another.
         calls, self._calls, self._bytes = self._calls, [], 0
         replies_seen = -1

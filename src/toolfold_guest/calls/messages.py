@@ -62,7 +62,6 @@ class GuestInbox:
         return bool(self._rest)
 
     def has_whole_message(self) -> bool:
-        """The same, and it is enough for a message."""
         size = len(self._rest) - HEADER.size
         return size >= 0 and size >= _unpack(self._rest)[0]
 
@@ -83,14 +82,12 @@ class GuestInbox:
         return batch
 
     def receive_program(self) -> tuple[str, list[Any]]:
-        """The next program and its tools; a late reply to the last one of the session is nobody's."""
         message = self._receive()
         while message is None or message[0] != PROGRAM:
             message = self._receive()
         return message[1], load(message[2])
 
     def has_more(self) -> bool:
-        """Whether the next message has come, or begun to."""
         return bool(self._rest) or bool(self.patience.poll(0))
 
     def look_for_start(self) -> None:
@@ -98,7 +95,6 @@ class GuestInbox:
         self.patience.sees(LOOKS_FOR_START)
 
     def receive_start(self) -> dict[str, Any]:
-        """What the program is to be run with."""
         message = self._receive()
         while message is None or message[0] != START:
             message = self._receive()
@@ -198,7 +194,6 @@ class GuestOutbox:
         self._sending = threading.Lock()
 
     def attach(self, sock: Any) -> None:
-        """Begin a conversation."""
         self._stdout.reset()
         self._stderr.reset()
         self._sock, self._send = sock, sock.send
@@ -208,7 +203,6 @@ class GuestOutbox:
         self._emit(f"[{CALLS},{self._take_output()},[{','.join(calls)}],{replies_seen},{tape}]")
 
     def send_printed(self) -> None:
-        """Output that cannot wait for a call."""
         stdout, stderr = self._stdout.take(), self._stderr.take()
         if stdout or stderr:
             self._emit(f"[{PRINTED},{_quote(stdout)},{_quote(stderr)}]")
@@ -241,7 +235,6 @@ class GuestOutbox:
         self.send_last_words()
 
     def send_end(self, status: str, value_text: str, error: str, message: str, hints: list[str]) -> None:
-        """The last frame of a program."""
         output = self._take_output()
         cut = f"[{self._stdout.cut_bytes},{self._stderr.cut_bytes}]"
         details = f",{_quote(_shortened(message))},[{','.join(map(_quote, hints))}]" if message or hints else ""
@@ -265,7 +258,6 @@ class GuestOutbox:
 
 
 def _shortened(text: str) -> str:
-    """A program may raise an error with a text of any length."""
     left_out = len(text) - MAX_ERROR_CHARACTERS
     if left_out <= 0:
         return text

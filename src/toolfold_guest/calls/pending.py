@@ -218,7 +218,6 @@ def use(value: Any) -> Any:
 
 
 def together(values: list[Any]) -> list[Any]:
-    """The calls of one list comprehension."""
     calls = [value for value in values if type(value) is PendingCall and value._toolfold_maker.is_read_only]
     if len(calls) > 1:
         # One lock for all of them: whichever is needed first makes all.

@@ -74,7 +74,6 @@ def _describe(path: str) -> dict[str, Any]:
 
 
 def line_of(description: dict[str, Any]) -> str:
-    """One line, for a prompt."""
     parts = [f"{description['name']} ({description['bytes']} bytes)"]
     if "error" in description:
         parts.append(description["error"])

@@ -28,7 +28,6 @@ _LOGICAL = {
 
 
 def parquet_file(path: str) -> dict[str, Any]:
-    """Columns of the top level."""
     with open(path, "rb") as file:
         file.seek(0, 2)
         size = file.tell()

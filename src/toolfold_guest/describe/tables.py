@@ -23,7 +23,6 @@ _ORDER = ("int", "float", "bool", "date", "str", "list", "dict")
 
 
 def type_of(value: Any) -> str:
-    """Type of one value; empty for none."""
     if value is None or value == "":
         return ""
     if isinstance(value, bool):
@@ -60,7 +59,6 @@ def merged(kinds: Iterable[str]) -> str:
 
 
 def columns_of(header: Sequence[Any], rows: Sequence[Sequence[Any]]) -> dict[str, str]:
-    """Names and types."""
     kinds: dict[str, str] = {}
     for at, name in enumerate(header[:MOST_COLUMNS]):
         key = str(name) if name not in (None, "") else f"column {at + 1}"
@@ -69,7 +67,6 @@ def columns_of(header: Sequence[Any], rows: Sequence[Sequence[Any]]) -> dict[str
 
 
 def sqlite_file(path: str) -> dict[str, Any]:
-    """Tables and views, with the types that they declare."""
     import sqlite3  # noqa: PLC0415  # few programs have such a file
 
     address = "file:" + "".join(f"%{ord(sign):02x}" if sign in "?#%" else sign for sign in path)
@@ -152,7 +149,6 @@ def json_file(path: str) -> dict[str, Any]:
 
 
 def json_lines(path: str) -> dict[str, Any]:
-    """One record in each line."""
     with open(path, encoding="utf-8-sig") as file:
         lines = (line for line in file if not line.isspace())
         records = [json.JSONDecoder().decode(line.strip()) for line in itertools.islice(lines, MOST_ROWS)]

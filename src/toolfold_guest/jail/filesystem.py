@@ -58,7 +58,6 @@ def build(order: Mapping[str, Any]) -> None:
 
 
 def make_links(links: Sequence[Sequence[str]], base: str = "") -> None:
-    """Symbolic links, each a text and a place."""
     for text, path in links:
         os.makedirs(os.path.dirname(base + path), exist_ok=True)
         os.symlink(text, base + path)

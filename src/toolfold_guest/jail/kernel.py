@@ -83,7 +83,6 @@ fork = _pick_fork()
 
 
 def check(result: int, name: str) -> int:
-    """The result, or an `OSError` that names the call."""
     if result < 0:
         code = ctypes.get_errno()
         raise OSError(code, f"{name}: {os.strerror(code)}")
@@ -98,7 +97,6 @@ def call(name: str, *arguments: Any) -> int:
 
 
 def number_of(name: str) -> int:
-    """Number of a system call that the jail makes or allows to guests."""
     if MACHINE is None:
         raise _unknown_machine()
     return _ALL_NUMBERS[name]
@@ -121,7 +119,6 @@ def mount(source: bytes | None, target: bytes, kind: bytes | None, flags: int, o
 
 
 def detach(target: bytes) -> None:
-    """Unmount once nobody uses it; hidden at once."""
     check(_umount2(target, _MNT_DETACH), "umount2")
 
 
@@ -137,13 +134,11 @@ def clone_mount(path: str, *, device: bool = False) -> int:
 
 
 def attach_mount(fd: int, target: str) -> None:
-    """Put what `clone_mount` gave at `target`."""
     to = ctypes.c_char_p(os.fsencode(target))
     call("move_mount", fd, ctypes.c_char_p(b""), _AT_FDCWD, to, _MOVE_MOUNT_F_EMPTY_PATH)
 
 
 def make_read_only(path: str) -> None:
-    """The mount at `path`, not those below it."""
     _set_attributes(_AT_FDCWD, os.fsencode(path), 0, _READ_ONLY_NOSUID | _NODEV)
 
 
@@ -162,7 +157,6 @@ def pivot_here() -> None:
 
 
 def close_from(fd: int) -> None:
-    """Close that descriptor and every higher one."""
     # Not `os.closerange`: where that was built without, it tries each.
     call("close_range", c_uint(fd), _LAST_FD, 0)
 
@@ -174,7 +168,6 @@ def signal_fd(signal_number: int) -> int:
 
 
 def collapse_pages(address: int, size: int) -> None:
-    """Put these pages into a huge one, if the kernel can."""
     _madvise(ctypes.c_void_p(address), ctypes.c_size_t(size), _MADV_COLLAPSE)
 
 
@@ -184,7 +177,6 @@ def die_with_parent() -> None:
 
 
 def adopt_orphans() -> None:
-    """Orphaned descendants become children of this process."""
     check(_prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0), "subreaper")
 
 
@@ -276,7 +268,6 @@ class SyscallList:
         """Kept, because the calls have their addresses."""
 
     def planned(self) -> "Planned":
-        """As a fork wants it."""
         return b"".join(_STEP.pack(*call) for call in self._calls), self
 
     @property
@@ -285,7 +276,6 @@ class SyscallList:
         return frozenset(self._open_fds)
 
     def try_to(self, name: str, *arguments: int | bytes | Any) -> None:
-        """One call that may fail."""
         self.add(name, *arguments, result=_ANYTHING)
 
     def add(self, name: str, *arguments: int | bytes | Any, result: int = 0) -> None:
@@ -308,7 +298,6 @@ class SyscallList:
         return next(fd for fd in range(len(self._open_fds) + 1) if fd not in self._open_fds)
 
     def keep(self, fd: int) -> None:
-        """A call that was added makes this descriptor."""
         self._open_fds.add(fd)
 
     def close(self, fd: int) -> None:
@@ -316,7 +305,6 @@ class SyscallList:
         self._open_fds.discard(fd)
 
     def close_from(self, fd: int) -> None:
-        """Close that descriptor and every higher one."""
         self.add("close_range", fd, 0xFFFFFFFF)
         self._open_fds = {open_fd for open_fd in self._open_fds if open_fd < fd}
 
@@ -350,7 +338,6 @@ class SyscallList:
         self.add("setrlimit", resource, struct.pack("=QQ", value & _ALL_BITS, most & _ALL_BITS))
 
     def hand_over(self, fd: int, *, by: int, text: bytes) -> None:
-        """Send a descriptor through the socket `by`, along with a text."""
         # The structures of `sendmsg(2)` and `cmsg(3)`; the descriptor's own is padded to a whole word.
         head = struct.pack("@Nii", struct.calcsize("@Niii"), _SOL_SOCKET, _SCM_RIGHTS)
         control = self._address(head + struct.pack("@i", fd) + bytes(4))
@@ -360,7 +347,6 @@ class SyscallList:
         self.add("sendmsg", by, message, 0, result=len(text))
 
     def problem(self, place: int, result: int) -> OSError:
-        """Which call did not do what it must."""
         code = ctypes.get_errno() if result < 0 else 0
         reason = os.strerror(code) if result < 0 else f"returned {result} instead of {self._calls[place][0]}"
         return OSError(code, f"{self._names[place]}: {reason}")
@@ -406,7 +392,6 @@ def open_proc() -> None:
 
 
 def map_ids(user: int, group: int, *, inside: int) -> None:
-    """Give the new user namespace of this process its one user and group."""
     for name, text in id_maps(user, group, inside=inside):
         with open(os.open(name, os.O_WRONLY, dir_fd=PROC_FD), "wb", buffering=0) as file:
             file.write(text)

@@ -76,7 +76,6 @@ def _leave(control: socket.socket, reason: str, folder: str) -> NoReturn:
 
 
 def _set_limits() -> None:
-    """What the zygote itself needs; guests set their own, lower ones."""
     # A dump of a crashed guest would lie on the host's disk, with all that the program held.
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     for limit, value in (
@@ -216,7 +215,6 @@ def _start(order: dict[str, Any]) -> int:
 
 
 def _wait(zygote: int, folder: str) -> NoReturn:
-    """Until the zygote and every orphan of it are gone."""
     status = 0
     while True:
         try:

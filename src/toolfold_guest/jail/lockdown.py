@@ -276,7 +276,6 @@ class Ruleset:
         self._rules: list[bytes] = []
 
     def allow_read(self, fds: Iterable[int], *, files: bool = False) -> None:
-        """Below these directories, or in these `files`."""
         self._rules += [self._rule(fd, _READ & _OF_A_FILE if files else _READ) for fd in fds]
 
     def allow_list(self, fds: Iterable[int]) -> None:
@@ -284,7 +283,6 @@ class Ruleset:
         self._rules += [self._rule(fd, _READ_DIR) for fd in fds]
 
     def allow_devices(self, fds: Iterable[int]) -> None:
-        """Reading and writing of harmless devices such as /dev/null."""
         self._rules += [self._rule(fd, _DEVICE) for fd in fds]
 
     def plan(self, steps: SyscallList, writable: Iterable[str]) -> None:
@@ -402,16 +400,13 @@ class SeccompFilter:
         self._head = ctypes.create_string_buffer(struct.pack("@HP", len(program) // 8, ctypes.addressof(self._code)))
 
     def load(self) -> None:
-        """Put the calling thread under the filter, for good."""
         call("seccomp", _SET_MODE_FILTER, 0, self._head)
 
     def plan(self, steps: SyscallList) -> None:
-        """The same as one of a fork's steps."""
         steps.add("seccomp", _SET_MODE_FILTER, 0, self._head)
 
 
 def load_filter(program: bytes) -> None:
-    """Put the calling thread under the filter, for good."""
     SeccompFilter(program).load()
 
 

@@ -21,7 +21,6 @@ def rehearse() -> None:
 
 
 def main(fd: int) -> NoReturn:
-    """Run one text after the other until the host closes the socket."""
     sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM, 0, fd)
     stream = sock.makefile("rwb")
     while header := stream.read(HEADER.size):

@@ -156,7 +156,6 @@ def _rewrite_lists(tree: ast.Module, reading: Collection[str]) -> None:
 
 
 def _wrap(tree: ast.Module, wrapped: Mapping[ast.AST, str]) -> None:
-    """Put a call of one of our functions around some nodes."""
     for node in list(ast.walk(tree)):
         for field, value in ast.iter_fields(node):
             if isinstance(value, list):

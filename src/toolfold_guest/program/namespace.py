@@ -68,15 +68,12 @@ class Namespace:
                 names[name] = self.pending(name.removeprefix(PENDING_PREFIX))
 
     def mentioned_tools(self, mentioned: set[str] | None) -> set[str]:
-        """The tools that a program mentions by their bare names."""
         return (set(self._index) if mentioned is None else self._index.keys() & mentioned) - RESERVED
 
     def reading(self, names: Iterable[str]) -> set[str]:
-        """Read-only tools, whose order does not matter."""
         return {name for name in names if self._facts(name)[1].is_read_only}
 
     def bare(self, name: str) -> Callable[..., Any]:
-        """What the bare name of a tool is, in the style of this program."""
         if self.style == "awaited":
             return self.awaitable(name)
         return self.pending(name) if self.style == "mixed" else self.blocking(name, is_bare=True)
@@ -131,7 +128,6 @@ class Namespace:
         return self._paged(_dressed(tool, name, facts), name, facts)
 
     def _paged(self, tool: Callable[..., Any], name: str, facts: ToolFacts) -> Callable[..., Any]:
-        """With `pages`, where the tool answers page by page."""
         if NEXT_PAGE in facts.parameters:
             ways = functools.partial(self.awaitable, name), functools.partial(self.blocking, name)
             tool.pages = functools.partial(Pages, ways)  # type: ignore[attr-defined]

@@ -90,7 +90,6 @@ class Stream(io.TextIOWrapper):
         self._outlet.full()
 
     def gather(self) -> None:
-        """Move what is buffered here to the outlet."""
         if not self.closed:
             _flush(self)
 

@@ -43,7 +43,6 @@ class GuestTape:
         return bool(self._old_wakes)
 
     def peek_wake(self) -> int:
-        """The next wake-up of the past, left in place."""
         return self._old_wakes[0]
 
     def next_wake(self) -> int:
@@ -51,7 +50,6 @@ class GuestTape:
         return self._old_wakes.popleft()
 
     def woke(self, replies: int) -> None:
-        """Note a wake-up of the present."""
         self._note(0, replies)
 
     def clock(self, read: Callable[[], Any]) -> Any:
@@ -64,7 +62,6 @@ class GuestTape:
         return now
 
     def spoil(self) -> None:
-        """Something happened that no tape can hold."""
         self._entries = MAX_ENTRIES + 1
 
     def take(self) -> str:
@@ -226,12 +223,10 @@ class VirtualClock:
         self._now_ns = round(seconds * 1e9)
 
     def read(self, *, in_ns: bool) -> float:
-        """As `time.time`, or as `time.time_ns`."""
         self._now_ns += _TICK_NS
         return self._now_ns if in_ns else self._now_ns / 1e9
 
     def after(self, seconds: float) -> int:
-        """The moment at which a sleep that begins now ends."""
         return self._now_ns + max(0, round(seconds * 1e9))
 
     def reach(self, moment: int) -> None:

@@ -110,7 +110,6 @@ def _flush(file: Any) -> None:
 
 
 def hints_of(habits: Habits, notes: list[str]) -> list[str]:
-    """What the calls of a program and its value suggest."""
     hints = [*notes[:MOST_NOTES], *parallel_hints(habits.in_place)]
     if len(notes) > MOST_NOTES:
         hints.insert(MOST_NOTES, f"{len(notes) - MOST_NOTES} other parts of the value were sent as text, too")

@@ -156,7 +156,6 @@ def _is_shallow(value: Any, text: str) -> bool:
 
 
 def _depth(text: str) -> int:
-    """How many lists and objects are within each other in JSON text."""
     brackets = re.findall(r"[\[\]{}]", _STRING.sub("", text))
     return max(accumulate(map(_STEP.__getitem__, brackets)), default=0)
 
@@ -228,7 +227,6 @@ def picture_of(value: Any) -> Media | None:
 
 
 def figure_of(value: Any) -> Any:
-    """The figure that something of matplotlib's is drawn on."""
     if hasattr(value, "savefig"):
         return value
     get = getattr(value, "get_figure", None)
@@ -237,7 +235,6 @@ def figure_of(value: Any) -> Any:
 
 
 def of_figure(figure: Any) -> Media | None:
-    """A figure as PNG."""
     return _png(lambda file: figure.savefig(file, format="png"))
 
 

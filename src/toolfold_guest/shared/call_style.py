@@ -26,7 +26,6 @@ _QUOTES: Final = ("'", '"')
 
 
 def style_of(text: str, names: Iterable[str]) -> Style:
-    """The style in which a text calls the tools of these names."""
     if all(_is_always_awaited(text, name) for name in names) and not ("tools" in text and "import" in text):
         return "awaited"
     return "mixed" if _may_await(text) else "in_place"
@@ -198,7 +197,6 @@ def _handed_over(argument: ast.expr) -> Iterator[ast.expr]:
 
 
 def _root(attribute: ast.Attribute) -> str:
-    """`a` of `a.b.c`."""
     root: Any = attribute
     while isinstance(root, ast.Attribute):
         root = root.value
@@ -365,7 +363,6 @@ class CallSites:
         return None
 
     def _unpacked_name(self, node: ast.expr, values: ast.Tuple) -> str | None:
-        """`b` of `a, b = 1, node`."""
         match self._parents[values]:
             case ast.Assign(targets=[ast.Tuple(elts=targets)]) if (
                 len(targets) == len(values.elts) and node in values.elts
@@ -375,7 +372,6 @@ class CallSites:
         return None
 
     def _use(self, node: ast.AST) -> Use:
-        """What is done with a value where it stands."""
         parent = self._parents[node]
         if isinstance(parent, ast.Await):
             return "awaited"

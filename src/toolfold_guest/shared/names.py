@@ -114,14 +114,12 @@ MODULES = frozenset(name.partition(".")[0] for name in LIBRARIES)
 
 
 def library_of(path: str) -> str | None:
-    """The library that a module, or something in it, belongs to."""
     while path and path not in LIBRARIES:
         path = path.rpartition(".")[0]
     return path or None
 
 
 def message(module: str, reason: str) -> str:
-    """What the check says, too."""
     worker = _worker() if reason is PROCESS else None
     if worker:
         return f"{worker!r} cannot work here: {WORKERS}"

@@ -31,7 +31,6 @@ _MAX_SHOWN_BITS: Final = 1_000_000
 
 
 def can_be_sent(number: int) -> bool:
-    """Whether an integer has a form in JSON."""
     return -_TOO_LARGE < number < _TOO_LARGE
 
 
@@ -62,22 +61,18 @@ def digits(number: int) -> str:
 
 
 def too_deep(path: str) -> str:
-    """What is wrong with a container that is nested too deeply."""
     return f"{path[:60]}... is nested more than {MAX_DEPTH} levels deep"
 
 
 def too_long(path: str) -> str:
-    """What is wrong with an integer that cannot be sent."""
     return f"{path} is an integer of more than {MAX_DIGITS} digits, which cannot be sent"
 
 
 def not_text(path: str) -> str:
-    """What is wrong with text that is not."""
     return f"{path} is text with a lone surrogate, which cannot be sent"
 
 
 def infinite(path: str) -> str:
-    """What is wrong with a float that JSON has no number for."""
     return f"{path} is infinite, which JSON has no number for"
 
 
@@ -188,7 +183,6 @@ def key_text(key: Any) -> str | None:
 
 
 def _number(value: Any) -> Any:
-    """A number that no digit is lost of, or its text."""
     if isinstance(value, Fraction):
         return value.numerator if value.denominator == 1 else str(value)
     if isinstance(value, complex):
@@ -200,7 +194,6 @@ def _number(value: Any) -> Any:
 
 
 def _fields(value: Any) -> tuple[str, ...] | None:
-    """The names of a record's fields, if it is a record."""
     kind = type(value)
     if dataclasses.is_dataclass(kind):
         return tuple(field.name for field in dataclasses.fields(kind))
@@ -335,7 +328,6 @@ def _index_columns(index: Any) -> list[list[Any]]:
 
 
 def _label(label: Any) -> str:
-    """A column or a row by its name; of several levels, joined."""
     if isinstance(label, tuple):
         return "_".join(part for part in map(_label, label) if part)
     return key_text(label) or text_of(label)

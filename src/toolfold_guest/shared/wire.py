@@ -47,5 +47,4 @@ MEDIA_KEY: Final = "\0m"
 
 
 def text_bytes(text: str) -> int:
-    """Bytes of a text on the wire."""
     return len(text) if text.isascii() else len(text.encode())

@@ -43,7 +43,6 @@ def _mark_saved(figure_type: Any) -> None:
 
 
 def ready(name: str) -> Any:
-    """One of `NOTEBOOK_NAMES`."""
     own = {"describe_files": describe_files, "display": display, "final_answer": final_answer}
     return own.get(name) or getattr(typing, name)
 
@@ -80,7 +79,6 @@ def show(*_: Any, **__: Any) -> None:
 
 
 def display(*objects: Any, **_: Any) -> None:
-    """A picture if it is one, else as `print`."""
     for item in objects:
         picture = item if isinstance(item, Media) else picture_of(item)
         if picture is None:
@@ -178,7 +176,6 @@ class _RichText:
 
 
 def _image(data: Any = None, filename: str | None = None, **_: Any) -> Any:
-    """`Image('chart.png')`, or one from bytes."""
     if isinstance(data, str):
         data, filename = None, data
     if data is None and filename is not None:
