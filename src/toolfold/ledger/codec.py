@@ -26,11 +26,6 @@ _WORTH_DEFLATING_BYTES: Final = 512
 _SAMPLE_BYTES: Final = 4096
 
 
-class _StoredOutcome(msgspec.Struct, array_like=True, gc=False):
-    outcome: Outcome
-    has_own_calls: bool
-
-
 class _Format5Start(msgspec.Struct, gc=False):
     door: str = ""
 
@@ -80,11 +75,11 @@ def encode_truncated(outcome: Outcome, max_bytes: int) -> bytes:
 
 def decode_outcome(body: bytes, entries: Sequence[Entry]) -> Outcome:
     """An outcome, with the calls that its entries hold."""
-    stored_outcome = _outcomes.decode(body)
-    if stored_outcome.has_own_calls:
-        return stored_outcome.outcome
+    outcome, has_own_calls = _outcomes.decode(body)
+    if has_own_calls:
+        return outcome
     records = (entry.record for entry in entries if isinstance(entry, ReplyEntry))
-    return replace(stored_outcome.outcome, calls=tuple(sorted(records, key=lambda record: record.id)))
+    return replace(outcome, calls=tuple(sorted(records, key=lambda record: record.id)))
 
 
 def deflate(body: bytes) -> bytes:
@@ -108,4 +103,4 @@ decode_entries: Final[Callable[[bytes], list[Entry]]] = decoder(list[Entry]).dec
 decode_tools: Final[Callable[[bytes], tuple[ToolSpec, ...]]] = decoder(tuple[ToolSpec, ...]).decode
 _starts: Final = decoder(StartRecord)
 _format5_starts: Final = decoder(_Format5Start)
-_outcomes: Final = decoder(_StoredOutcome)
+_outcomes: Final = decoder(tuple[Outcome, bool])

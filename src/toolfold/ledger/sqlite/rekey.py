@@ -86,52 +86,40 @@ def _rekey(connection: sqlite3.Connection, path: Path, key: bytes | str | None, 
     # With less, a power cut could undo it after the old key was thrown away.
     connection.execute("PRAGMA synchronous = FULL")
     with transaction(connection):
-        executions = _Bodies(connection, old, new).reseal()
+        executions = _reseal(connection, old, new)
         values = [(new.key_id, "key_id"), (new_salt.hex(), "salt")]
         connection.executemany("UPDATE facts SET value = ? WHERE name = ?", values)
     return RekeyResult(executions=executions, copy=copy.name)
 
 
-class _Bodies:
-    """All that is sealed in the tables; each body stays as long as it was, so the counts of bytes stay true."""
-
-    def __init__(self, connection: sqlite3.Connection, old: Seal, new: Seal) -> None:
-        self._db = connection
-        self._old, self._new = old, new
-        self._old_snapshots, self._new_snapshots = seal_for_snapshots(old), seal_for_snapshots(new)
-
-    def reseal(self) -> int:
-        """Seal everything with the new key; the number of executions."""
-        # One body at a time in memory, here and below.
-        for (digest,) in self._db.execute("SELECT digest FROM grants").fetchall():
-            (sealed,) = self._db.execute("SELECT body FROM grants WHERE digest = ?", (digest,)).fetchone()
-            packed = self._old.open(sealed, f"grant/{digest.hex()}")
-            # The name of a grant is made with the key, too.
-            name = self._new.digest(codec.inflate(packed))
-            self._db.execute("DELETE FROM grants WHERE digest = ?", (digest,))
-            self._db.execute("INSERT INTO grants VALUES (?, ?)", (name, self._new.seal(packed, f"grant/{name.hex()}")))
-            self._db.execute("UPDATE executions SET granted = ? WHERE granted = ?", (name, digest))
-        LessonTable(self._db, self._old).reseal(self._new)
-        SqliteListing(self._db, self._old).reseal(self._new)
-        executions = self._db.execute("SELECT number, id FROM executions").fetchall()
-        for number, execution_id in executions:
-            self._reseal_execution(number, execution_id)
-        return len(executions)
-
-    def _reseal_execution(self, number: int, execution_id: str) -> None:
-        (title,) = self._db.execute("SELECT title FROM executions WHERE number = ?", (number,)).fetchone()
-        values = (self._reseal(title, f"{execution_id}/title"), number)
-        self._db.execute("UPDATE executions SET title = ? WHERE number = ?", values)
-        for (piece,) in self._db.execute("SELECT piece FROM pieces WHERE execution = ?", (number,)).fetchall():
-            place = (number, piece)
-            (body,) = self._db.execute("SELECT body FROM pieces WHERE execution = ? AND piece = ?", place).fetchone()
+def _reseal(db: sqlite3.Connection, old: Seal, new: Seal) -> int:
+    """Seal every body with the new key, which keeps its size; the number of executions."""
+    # One body at a time in memory.
+    for (digest,) in db.execute("SELECT digest FROM grants").fetchall():
+        (sealed,) = db.execute("SELECT body FROM grants WHERE digest = ?", (digest,)).fetchone()
+        packed = old.open(sealed, f"grant/{digest.hex()}")
+        # The name of a grant is made with the key, too.
+        name = new.digest(codec.inflate(packed))
+        db.execute("DELETE FROM grants WHERE digest = ?", (digest,))
+        db.execute("INSERT INTO grants VALUES (?, ?)", (name, new.seal(packed, f"grant/{name.hex()}")))
+        db.execute("UPDATE executions SET granted = ? WHERE granted = ?", (name, digest))
+    LessonTable(db, old).reseal(new)
+    SqliteListing(db, old).reseal(new)
+    old_snapshots, new_snapshots = seal_for_snapshots(old), seal_for_snapshots(new)
+    executions = db.execute("SELECT number, id, title FROM executions").fetchall()
+    for number, execution_id, title in executions:
+        place = f"{execution_id}/title"
+        values = (new.seal(old.open(title, place), place), number)
+        db.execute("UPDATE executions SET title = ? WHERE number = ?", values)
+        for (piece,) in db.execute("SELECT piece FROM pieces WHERE execution = ?", (number,)).fetchall():
+            key = (number, piece)
+            (body,) = db.execute("SELECT body FROM pieces WHERE execution = ? AND piece = ?", key).fetchone()
             if piece == SNAPSHOT:
-                assert self._old_snapshots is not None
-                assert self._new_snapshots is not None
-                body = relock(body, self._old_snapshots, self._new_snapshots)
+                assert old_snapshots is not None
+                assert new_snapshots is not None
+                body = relock(body, old_snapshots, new_snapshots)
             else:
-                body = self._reseal(body, f"{execution_id}/{piece}")
-            self._db.execute("UPDATE pieces SET body = ? WHERE execution = ? AND piece = ?", (body, *place))
-
-    def _reseal(self, sealed: bytes, place: str) -> bytes:
-        return self._new.seal(self._old.open(sealed, place), place)
+                place = f"{execution_id}/{piece}"
+                body = new.seal(old.open(body, place), place)
+            db.execute("UPDATE pieces SET body = ? WHERE execution = ? AND piece = ?", (body, *key))
+    return len(executions)

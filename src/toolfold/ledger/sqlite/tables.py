@@ -14,6 +14,7 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from itertools import accumulate
 from typing import Any, Final
 
 from msgspec.structs import replace
@@ -183,17 +184,11 @@ class Tables:
         if row.is_full:
             return
         room = self._max_bytes - row.bytes
-        if sum(map(len, bodies)) <= room:
-            self._append(execution_id, row, bodies)
-            return
-        fitting = []
-        for body in bodies:
-            room -= len(body)
-            if room < 0:
-                break
-            fitting.append(body)
-        self._append(execution_id, row, [*fitting, _SPOILT])
-        row.is_full = 1
+        fitting = [body for body, end in zip(bodies, accumulate(map(len, bodies)), strict=True) if end <= room]
+        if len(fitting) < len(bodies):
+            fitting.append(_SPOILT)
+            row.is_full = 1
+        self._append(execution_id, row, fitting)
 
     def lose(self, execution_id: str) -> None:
         """Entries were not kept; from here on the record says so."""
