@@ -178,6 +178,9 @@ class RefusalThrottle:
     def is_idle(self) -> bool:
         return not self._debts
 
+    def seconds_of(self, account: str) -> float:
+        return self.count(account, 0)
+
     def count(self, account: str, refusals: float = 1.0) -> float:
         """Count refusals; the seconds until the next request of the account is due."""
         now = self._clock()
@@ -205,7 +208,7 @@ class Paced:
             return
         # As good as always nobody was refused: then no key is looked at twice.
         tenant = "" if self._pace.is_idle else self._auth.tenant_of_key(Headers(scope=scope))
-        is_counted = bool(tenant) and self._pace.count(tenant, 0) > 0
+        is_counted = bool(tenant) and self._pace.seconds_of(tenant) > 0
         if is_counted and not await rest(self._pace.count(tenant)):
             return
 
