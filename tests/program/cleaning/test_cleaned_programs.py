@@ -228,3 +228,10 @@ def test_a_package_that_is_missing_is_told_at_the_line_that_wants_it() -> None:
         "'left_pad' (package 'left-pad') is not installed here; use the standard library; installed are numpy",
         2,
     )
+
+
+def test_a_package_whose_module_has_another_name_is_known_by_that() -> None:
+    program = check("!pip install PyJWT\nprint(1)", installed={"jwt"})
+
+    assert isinstance(program, Program)
+    assert program.text == "pass\nprint(1)"
