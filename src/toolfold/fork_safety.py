@@ -9,35 +9,32 @@ from __future__ import annotations
 import os
 import weakref
 from collections.abc import Iterable
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from toolfold.errors import UsageError
 
 
+@runtime_checkable
 class Forkable(Protocol):
-    """An open object that a forked child must not use."""
+    """An open object that has something to let go of in a forked child."""
 
     def disown(self) -> None:
         """In the child: let go of all that is the parent's, without a word to the other side."""
 
 
-_open: weakref.WeakSet[Forkable] = weakref.WeakSet()
+_open: weakref.WeakSet[Forkable | ProcessOwned] = weakref.WeakSet()
 
 
-def watch(thing: Forkable) -> None:
-    """Have `thing.disown` called in each child that is forked while it lives."""
+def watch(thing: Forkable | ProcessOwned) -> None:
+    """Mark the object as inherited, and have it disowned, in each child that is forked while it lives."""
     _open.add(thing)
 
 
 class ProcessOwned:
     """Base of an object whose verbs are for the process that opened it; closing it in a child does nothing."""
 
-    is_inherited = False
+    _is_inherited = False
     """Whether this is a child that was forked since; every verb then raises `inherited_error`."""
-
-    def disown(self) -> None:
-        """In a forked child: what the object holds stays, for to free it might be heard."""
-        self.is_inherited = True
 
 
 def inherited_error(thing: ProcessOwned) -> UsageError:
@@ -57,7 +54,10 @@ def blank(fds: Iterable[int]) -> None:
 
 def _disown_all() -> None:
     for thing in tuple(_open):
-        thing.disown()
+        if isinstance(thing, ProcessOwned):
+            thing._is_inherited = True
+        if isinstance(thing, Forkable):
+            thing.disown()
     _open.clear()
 
 

@@ -158,7 +158,7 @@ class Runtime(fork_safety.ProcessOwned):
         self.executions = ExecutionControl(self._live, self._engine, self._ledger, self.resume)
 
     async def __aenter__(self) -> Self:
-        if self.is_inherited:
+        if self._is_inherited:
             raise fork_safety.inherited_error(self)
         await self._engine.__aenter__()
         self.catalog.learning.begin()
@@ -167,7 +167,7 @@ class Runtime(fork_safety.ProcessOwned):
         return self
 
     async def __aexit__(self, *exc: object) -> None:
-        if self.is_inherited:
+        if self._is_inherited:
             return
         await self.executions.close()
         self.sessions.close_guests()
@@ -198,7 +198,7 @@ class Runtime(fork_safety.ProcessOwned):
 
     async def describe_files(self, files: Iterable[File]) -> DescribedFiles:
         """These files, with a line on each that says what is in it, for a prompt; a guest reads them."""
-        if self.is_inherited:
+        if self._is_inherited:
             raise fork_safety.inherited_error(self)
         return await describe_files(self._engine, files, self._limits)
 
@@ -219,7 +219,7 @@ class Runtime(fork_safety.ProcessOwned):
 
         Its options are the fields of `ProgramOptions`: as keywords, as one value, or both; keywords count more.
         """
-        if self.is_inherited:
+        if self._is_inherited:
             raise fork_safety.inherited_error(self)
         options = merge_options(ProgramOptions, options, keywords)
         if isinstance(options, StartOptions):
@@ -254,7 +254,7 @@ class Runtime(fork_safety.ProcessOwned):
         that `executions.attach` goes on with it after a restart; but not in a session that keeps names, which a restart
         loses.
         """
-        if self.is_inherited:
+        if self._is_inherited:
             raise fork_safety.inherited_error(self)
         options = merge_options(StartOptions, options, keywords)
         if background:
@@ -276,7 +276,7 @@ class Runtime(fork_safety.ProcessOwned):
         self, execution_id: str, replies: Sequence[Reply] = (), *, decisions: Mapping[int, Decision] | None = None
     ) -> Paused | Outcome:
         """Go on with some or all of the open calls answered or decided; also after a restart of this process."""
-        if self.is_inherited:
+        if self._is_inherited:
             raise fork_safety.inherited_error(self)
         for _ in range(_TRIES):
             step = await self._resume(execution_id, replies, decisions or {})
@@ -332,7 +332,7 @@ class Runtime(fork_safety.ProcessOwned):
 
     async def check(self, text: str, *, hidden: Collection[str] = (), tenant: str = "") -> Problem | None:
         """What the check says of a program, which is not run; `None` if it would begin."""
-        if self.is_inherited:
+        if self._is_inherited:
             raise fork_safety.inherited_error(self)
         options = ProgramOptions(hidden=hidden, tenant=tenant)
         return await self._planner.check(text, RunRequest(options=options, limits=self._limits))
@@ -345,7 +345,7 @@ class Runtime(fork_safety.ProcessOwned):
 
         With `spent` it is the call of a program that runs elsewhere, and counts towards that program's budgets.
         """
-        if self.is_inherited:
+        if self._is_inherited:
             raise fork_safety.inherited_error(self)
         call = Call(id=0, tool=name, arguments=arguments)
         return await serve_direct(self._planner.services, call, idempotency_key=idempotency_key, spent=spent)

@@ -369,7 +369,7 @@ class ExecutionControl(fork_safety.ProcessOwned):
 
     @property
     def _live(self) -> LiveExecutions:
-        if self.is_inherited:
+        if self._is_inherited:
             raise fork_safety.inherited_error(self)
         return self._executions
 
@@ -435,7 +435,7 @@ class ExecutionControl(fork_safety.ProcessOwned):
         Raises:
             UsageError: It is unknown, or somebody waits for it here already.
         """
-        if self.is_inherited:
+        if self._is_inherited:
             raise fork_safety.inherited_error(self)
         if (execution := self._background.get(execution_id)) is not None:
             return execution
@@ -464,7 +464,7 @@ class ExecutionControl(fork_safety.ProcessOwned):
 
     async def close(self) -> None:
         """Suspend all; records stay open where they can be continued."""
-        if self.is_inherited:
+        if self._is_inherited:
             return
         for execution in tuple(self._background.values()):
             await execution.close()
@@ -485,7 +485,7 @@ class ExecutionControl(fork_safety.ProcessOwned):
 
     async def preload(self, library_set: LibrarySet) -> None:
         """Have guests with these libraries wait for programs, where the engine can."""
-        if self.is_inherited:
+        if self._is_inherited:
             raise fork_safety.inherited_error(self)
         stocked = self._engine.capabilities.stocked
         if stocked is not None:
@@ -493,7 +493,7 @@ class ExecutionControl(fork_safety.ProcessOwned):
 
     async def guests(self) -> Guests:
         """How many there are now, and what they hold; none where the engine cannot tell."""
-        if self.is_inherited:
+        if self._is_inherited:
             raise fork_safety.inherited_error(self)
         stocked = self._engine.capabilities.stocked
         return Guests() if stocked is None else await stocked.guests()

@@ -131,8 +131,10 @@ class _TierReport:
 
 async def _layer(layer: Layer, proven: Container[Layer]) -> Finding:
     """A guest that was locked with all layers of a tier proves each; otherwise the layer is tried alone."""
-    if layer in proven:
-        return Finding(name=layer, ok=True, detail="")
+    return Finding(name=layer, ok=True, detail="") if layer in proven else await _try_layer(layer)
+
+
+async def _try_layer(layer: Layer) -> Finding:
     # With what the layer itself stands on.
     needed: set[Layer] = {layer, "user"} if layer in NAMESPACES else {layer}
     tier = Tier("namespace" if layer in NAMESPACES else "landlock", frozenset(needed))

@@ -121,7 +121,6 @@ class RedisLedger(fork_safety.ProcessOwned):
         """In a forked child: two processes on one connection would read each other's answers."""
         if self._client is not None:
             fork_safety.blank(sockets_of(self._client))
-        super().disown()
 
     def now(self) -> float:
         return self._clock.now()
@@ -277,7 +276,7 @@ class RedisLedger(fork_safety.ProcessOwned):
         return await asyncio.shield(self._ping_task)
 
     async def close(self) -> None:
-        if self._is_closed or self.is_inherited:
+        if self._is_closed or self._is_inherited:
             return
         self._check_open()
         with suppress(LedgerFailed):
@@ -369,7 +368,7 @@ class RedisLedger(fork_safety.ProcessOwned):
 
     def _check_open(self) -> None:
         """Refuse after `close` and in a forked child; follow to another event loop: connections do not move there."""
-        if self.is_inherited:
+        if self._is_inherited:
             raise fork_safety.inherited_error(self)
         if self._is_closed:
             raise base.closed_error()

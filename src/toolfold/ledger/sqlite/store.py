@@ -86,7 +86,6 @@ class SqliteLedger(fork_safety.ProcessOwned):
     def disown(self) -> None:
         """Let go in a forked child: pending writes are the parent's, and SQLite forbids the rest."""
         self._writer.disown()
-        super().disown()
 
     def now(self) -> float:
         return self._clock.now()
@@ -94,7 +93,7 @@ class SqliteLedger(fork_safety.ProcessOwned):
     # gathered
 
     def begin(self, start_record: base.StartRecord) -> None:
-        if self.is_inherited:
+        if self._is_inherited:
             raise fork_safety.inherited_error(self)
         if start_record.execution_id in self._records:
             raise base.duplicate_error(start_record.execution_id)
@@ -108,7 +107,7 @@ class SqliteLedger(fork_safety.ProcessOwned):
         self._writer.submit(WriteAction(record, lambda tables: tables.begin(start_record, owner), is_kept=True))
 
     def note(self, execution_id: str, *entries: base.Entry, epoch: int = 0) -> None:
-        if self.is_inherited:
+        if self._is_inherited:
             raise fork_safety.inherited_error(self)
         record = self._record_of(execution_id)
         if isinstance(record.error, Fenced):
@@ -125,7 +124,7 @@ class SqliteLedger(fork_safety.ProcessOwned):
                 buffer.add(body)
 
     def learn(self, tenant: str, lesson: Lesson) -> None:
-        if self.is_inherited:
+        if self._is_inherited:
             raise fork_safety.inherited_error(self)
         self._writer.submit(WriteAction(None, lambda tables: tables.lessons.add(tenant, lesson)))
 
@@ -167,7 +166,7 @@ class SqliteLedger(fork_safety.ProcessOwned):
         await self._wait(execution_id, lambda tables: tables.accept(execution_id, epoch, bodies))
 
     async def takeover(self, execution_id: str) -> int:
-        if self.is_inherited:
+        if self._is_inherited:
             raise fork_safety.inherited_error(self)
         # What this process wrote under the old epoch goes first; its errors are of no interest any more.
         self._write_ahead_log.open()
@@ -188,7 +187,7 @@ class SqliteLedger(fork_safety.ProcessOwned):
         return int(epoch)
 
     async def finish(self, execution_id: str, outcome: Outcome, *, epoch: int = 0, wait: bool = False) -> None:
-        if self.is_inherited:
+        if self._is_inherited:
             raise fork_safety.inherited_error(self)
         record = self._record_of(execution_id)
         # Now, where the caller may change what it is given; else by the thread, for which nobody waits.
@@ -212,7 +211,7 @@ class SqliteLedger(fork_safety.ProcessOwned):
 
     async def sweep(self, keep: base.Retention | None = None) -> int:
         """Forget now what `keep`, or the ledger's own retention, does not allow; how many executions went."""
-        if self.is_inherited:
+        if self._is_inherited:
             raise fork_safety.inherited_error(self)
         count = 0
         while step_count := await self._writer.wait(None, lambda tables: tables.sweep(keep or self._keep)):
@@ -282,7 +281,7 @@ class SqliteLedger(fork_safety.ProcessOwned):
                 await asyncio.sleep(_LOOK_SECONDS)
 
     async def decide(self, execution_id: str, epoch: int, call_id: int, body: bytes) -> bool:
-        if self.is_inherited:
+        if self._is_inherited:
             raise fork_safety.inherited_error(self)
         return bool(await self._writer.wait(None, lambda tables: tables.decide(execution_id, epoch, call_id, body)))
 
@@ -325,7 +324,7 @@ class SqliteLedger(fork_safety.ProcessOwned):
             self._server_lock = lock_for_server(self._path, "name another file with --ledger FILE, or share one Redis")
 
     async def close(self) -> None:
-        if not self._is_closed and not self.is_inherited:
+        if not self._is_closed and not self._is_inherited:
             self._is_closed = True
             await asyncio.to_thread(self._close)
 
@@ -345,12 +344,12 @@ class SqliteLedger(fork_safety.ProcessOwned):
         return record
 
     def _open_peer_logs(self, *, mark: bool = False) -> PeerLogs:
-        if self.is_inherited:
+        if self._is_inherited:
             raise fork_safety.inherited_error(self)
         return PeerLogs(self._path, self._seal, self._write_ahead_log.name, mark=mark)
 
     async def _wait(self, execution_id: str, do: Callable[[Tables], None], *, is_kept: bool = False) -> None:
-        if self.is_inherited:
+        if self._is_inherited:
             raise fork_safety.inherited_error(self)
         try:
             await self._writer.wait(self._record_of(execution_id), do, is_kept=is_kept)
@@ -361,7 +360,7 @@ class SqliteLedger(fork_safety.ProcessOwned):
             raise
 
     async def _read(self, query: Callable[[Tables], _T]) -> _T:
-        if self.is_inherited:
+        if self._is_inherited:
             raise fork_safety.inherited_error(self)
         if self._is_closed:
             raise base.closed_error()
@@ -371,7 +370,7 @@ class SqliteLedger(fork_safety.ProcessOwned):
 
     async def _look(self, query: Callable[[Tables], _T]) -> _T:
         """Query what is committed by now."""
-        if self.is_inherited:
+        if self._is_inherited:
             raise fork_safety.inherited_error(self)
         if self._is_closed:
             raise base.closed_error()
