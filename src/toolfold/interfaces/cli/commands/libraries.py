@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 from collections.abc import Sequence
 from pathlib import Path
@@ -12,7 +11,7 @@ import typer
 
 from toolfold.errors import EngineUnavailable, UsageError
 from toolfold.interfaces.cli.options import ConfigOption, JsonOption
-from toolfold.interfaces.cli.process import Exit
+from toolfold.interfaces.cli.process import Exit, run_async
 from toolfold.interfaces.cli.setup import KEY_VARIABLE, nearest_config
 
 if TYPE_CHECKING:
@@ -119,7 +118,7 @@ def _check(config: ConfigOption = None, json: JsonOption = False) -> int:
         if state.locked is not None and state.is_installed and not store.is_sound(state.locked):
             states[name] = "changed on disk since it was installed; remove its folder and run 'toolfold libraries sync'"
     for installed_set in library_sets(loaded_config):
-        imports |= asyncio.run(_import_all(loaded_config, installed_set))
+        imports |= run_async(_import_all(loaded_config, installed_set))
     if json:
         _write_json({"sets": states, "imports": {module: reason or None for module, reason in imports.items()}})
     else:
@@ -148,7 +147,7 @@ def _try_preload(config: Config, installed_set: InstalledSet) -> None:
     """What cannot be preloaded would stop every program of the set, so it is not taken."""
     if installed_set.preload:
         try:
-            asyncio.run(_run(config, installed_set, [f"import {installed_set.preload[0]}"]))
+            run_async(_run(config, installed_set, [f"import {installed_set.preload[0]}"]))
         except EngineUnavailable as error:
             # Elsewhere, for instance while an image is built, the jail itself may not be possible.
             if "libraries.preload" in str(error):

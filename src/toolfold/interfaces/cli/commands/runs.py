@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import math
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -12,6 +11,7 @@ import typer
 
 from toolfold.errors import UsageError
 from toolfold.interfaces.cli.options import ConfigOption, EngineOption, JsonOption
+from toolfold.interfaces.cli.process import run_async
 from toolfold.interfaces.cli.setup import nearest_config, open_for_command
 from toolfold.models import Status
 
@@ -256,7 +256,7 @@ def with_ledger(where: str | None, use: Callable[[Ledger], Awaitable[_T]], confi
             await ledger.close()
 
     ledger = open_for_command(where, config or (nearest_config() if where is None else None))
-    return asyncio.run(once())
+    return run_async(once())
 
 
 async def load(ledger: Ledger, prefix: str) -> ExecutionHistory:

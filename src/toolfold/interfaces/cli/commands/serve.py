@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import socket
 import sys
 from collections.abc import Sequence
@@ -14,6 +13,7 @@ import typer
 
 from toolfold.errors import UsageError, install_extra
 from toolfold.interfaces.cli.options import ConfigOption, ToolsOption
+from toolfold.interfaces.cli.process import run_async
 from toolfold.interfaces.cli.setup import nearest_config
 
 if TYPE_CHECKING:
@@ -86,7 +86,7 @@ def serve_command(
     require_keys(http)
     # First of all: a second server on one port mostly has the first one's ledger as well, and the port is the news.
     with listen(http.host, http.port, advice="--port 0 picks a free one") as listening:
-        asyncio.run(run(listening))
+        run_async(run(listening))
     return 0
 
 
@@ -167,5 +167,5 @@ def console_command(
             await serve(app, _HOST, chosen_port, on_listening=tell, listening=listening)
 
     with listen(_HOST, chosen_port, advice="--port 0 picks a free one") as listening:
-        asyncio.run(run(listening))
+        run_async(run(listening))
     return 0

@@ -1,6 +1,5 @@
 """Tools commands: `toolfold tools` lists and searches tools, writes stubs and learns reply shapes."""
 
-import asyncio
 import json
 import sys
 from collections.abc import Callable, Sequence
@@ -14,6 +13,7 @@ import typer
 
 from toolfold.errors import UsageError
 from toolfold.interfaces.cli.options import ApiOption, JsonOption, ToolsOption
+from toolfold.interfaces.cli.process import run_async
 from toolfold.models import Json, Outcome, ToolSpec
 
 if TYPE_CHECKING:
@@ -166,7 +166,7 @@ def _load(
         from toolfold.interfaces.library import config_tools, permitted_tools  # noqa: PLC0415
 
         policy = runtime_settings(config).policy
-        return asyncio.run(permitted_tools(config, [*loaded, *config_tools(config)], policy)), config
+        return run_async(permitted_tools(config, [*loaded, *config_tools(config)], policy)), config
 
 
 def _write_json(value: Json) -> None:
