@@ -46,7 +46,7 @@ async def test_a_program_is_told_of_from_its_start_to_its_end_with_the_lines_of_
 
     (began, first, called, replied, second, ended) = told
     assert isinstance(began, ProgramBegan)
-    assert (began.execution_id, began.begun.execution_id) == (outcome.execution_id,) * 2
+    assert (began.execution_id, began.start_record.execution_id) == (outcome.execution_id,) * 2
     assert first == ProgramPrinted(outcome.execution_id, "a\n", "stdout")
     line = 3 if outcome.engine == "process" else 0
     assert called == ToolCalled(outcome.execution_id, Call(id=1, tool="double", arguments={"x": 2}, line=line))
