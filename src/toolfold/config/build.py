@@ -70,7 +70,6 @@ def runtime_settings(config: Config) -> RuntimeSettings:
 
 # Any: each option of an engine has its own type.
 def library_options(config: Config) -> dict[str, Any]:
-    """Options of the process engine: what programs can import."""
     options: dict[str, Any] = {"host_libraries": config.libraries.host}
     if config.libraries.packages or config.libraries.sets:
         # Imported here: hardly any config needs it, and every start would wait for it.
@@ -144,7 +143,6 @@ def bridge_servers(config: Config) -> list[Server]:
 
 
 def with_policies(config: Config, tools: Iterable[Tool]) -> list[Tool]:
-    """The tools with what `policies` say of their timeout, retry and cache."""
     rules = [(Globs([glob]), policy) for glob, policy in config.policies.items()]
     changed = []
     for tool in tools:

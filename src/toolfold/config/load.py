@@ -109,8 +109,6 @@ def _yaml_message(error: yaml.MarkedYAMLError) -> str:
 
 
 class _Walk:
-    """Walk over the YAML nodes of one file."""
-
     def __init__(self, loader: Any, document: ConfigDocument, environment: Mapping[str, str]) -> None:
         self._loader = loader
         self._document = document
@@ -283,7 +281,6 @@ def parse_config(text: str, *, name: str = FILE_NAME, environment: Mapping[str, 
 
 
 def unset_text(variables: Iterable[str]) -> str:
-    """Error text for variables that a server needs and that are not set."""
     *more, last = dict.fromkeys(repr(name) for name in variables)
     if not more:
         return f"variable {last} is not set; set it"
@@ -296,7 +293,6 @@ def left_out_servers(config: Config) -> Mapping[str, str]:
 
 
 def with_left_out(config: Config, left_out: Mapping[str, str]) -> Config:
-    """The config with further servers that were left out."""
     config._left_out = {**config._left_out, **left_out}
     return config
 

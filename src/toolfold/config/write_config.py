@@ -121,8 +121,6 @@ class ConfigWriter:
 
 @dataclass(frozen=True, slots=True)
 class _EntryLocation:
-    """Position of a text in an entry."""
-
     key: str
     name: str
     """The variable or the header; of an argument, its number from 1."""
@@ -143,7 +141,6 @@ class _EntryLocation:
         return label or (f"arg_{self.name}" if self.key == "args" else self.key)
 
     def describe(self, server: ClientServer) -> str:
-        """For a person who looks the value up."""
         if self.key == "args":
             return f"{server.place}.args[{int(self.name) - 1}]"
         return f"{server.place}.{self.key}.{one_line(self.name)}" if self.name else f"{server.place}.{self.key}"

@@ -68,7 +68,6 @@ async def from_config(
 
 
 def resolve_config(config: str | os.PathLike[str] | Config | None) -> Config:
-    """The config, read from a file where it is a path."""
     if isinstance(config, Config):
         return config
     path = Path(config) if config is not None else find_config()
@@ -78,7 +77,6 @@ def resolve_config(config: str | os.PathLike[str] | Config | None) -> Config:
 
 
 def config_tools(config: Config) -> list[Tool]:
-    """The config's own tools: its modules, and those that it describes."""
     # Imported here: it belongs to the command line, which brings more than a library wants at its start.
     from toolfold.interfaces.cli.load_tools import load_tools  # noqa: PLC0415
 
@@ -312,7 +310,6 @@ def mentions(text: str, server: str) -> bool:
 
 
 def without_local(bridged: Iterable[Tool], local: Collection[Tool]) -> list[Tool]:
-    """The servers' tools, without those that have the name of a local one."""
     own = {tool.spec.name for tool in local}
     remaining = []
     for tool in bridged:

@@ -189,7 +189,6 @@ class _Batch:
         self._running.add_done_callback(self._fail)
 
     async def outcome(self, item: Item) -> Outcome:
-        """Outcome of one program, once there was room to run it."""
         if self._running.done():
             self._running.result()
         future: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
@@ -201,7 +200,6 @@ class _Batch:
             self._waiting.discard(future)
 
     async def close(self) -> None:
-        """End what still runs."""
         self._running.cancel()
         await asyncio.gather(self._running, return_exceptions=True)
 
@@ -225,8 +223,6 @@ class _Batch:
 
 @dataclass(frozen=True, slots=True)
 class _EpisodeRun:
-    """The episode of one environment."""
-
     batch: _Batch
     policy: Policy
     number: int
@@ -265,7 +261,6 @@ class _EpisodeRun:
         )  # fmt: skip
 
     def _derive_seed(self, purpose: str) -> int:
-        """A seed that nobody else has: of this environment, for this purpose."""
         text = f"{self.seed} {self.number} {purpose}"
         return int.from_bytes(hashlib.sha256(text.encode()).digest()[:4])
 

@@ -50,7 +50,6 @@ def run_sync(
 
 
 def running_loop() -> asyncio.AbstractEventLoop | None:
-    """The event loop that calls this code, if one does."""
     try:
         return asyncio.get_running_loop()
     except RuntimeError:

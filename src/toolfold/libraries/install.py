@@ -158,22 +158,14 @@ _HASHES: Final = re.compile(r"DO NOT MATCH THE HASHES.*?\n +(\S+?)==", re.DOTALL
 
 
 def download(packages: Sequence[str], folder: Path, *, pins: Sequence[str] = ()) -> None:
-    """Resolve packages and their dependencies into a folder of wheels; `pins` are versions to keep.
-
-    Raises:
-        UsageError: one line that says what is wrong.
-    """
+    """Resolve packages and their dependencies into a folder of wheels, or `UsageError`; `pins` are versions to keep."""
     requirements = _write_lines(folder.parent / "requirements.txt", packages)
     constraints = _write_lines(folder.parent / "constraints.txt", pins)
     _run(folder, "--requirement", requirements, "--constraint", constraints)
 
 
 def download_locked(locked: LockedSet, folder: Path) -> None:
-    """Download exactly the wheels of a lock.
-
-    Raises:
-        UsageError: one of them is not available, or is another file.
-    """
+    """Download exactly the wheels of a lock; `UsageError` if one is not available, or is another file."""
     lines = [f"{wheel.name}=={wheel.version} --hash=sha256:{wheel.sha256}" for wheel in locked.wheels]
     _run(folder, "--no-deps", "--require-hashes", "--requirement", _write_lines(folder.parent / "locked.txt", lines))
 
@@ -234,7 +226,6 @@ def _why_missing(requirement: str, pip_output: str, folder: Path) -> str:
 
 
 def wheels_in(folder: Path) -> tuple[Wheel, ...]:
-    """Downloaded wheels, with the hashes of their files."""
     # Imported here: the hashes of a lock are compared by pip already.
     import hashlib  # noqa: PLC0415
 

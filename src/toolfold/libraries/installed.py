@@ -40,11 +40,7 @@ class _Mark(msgspec.Struct):
 
 
 class LibraryStore:
-    """Folders of all sets on this machine.
-
-    Args:
-        folder: Where they are; by default in the user's data folder.
-    """
+    """Folders of all sets on this machine, by default in the user's data folder."""
 
     def __init__(self, folder: Path | None = None) -> None:
         if folder is None:
@@ -61,11 +57,7 @@ class LibraryStore:
         return (self.folder_of(locked) / _MARK).is_file()
 
     def add(self, locked: LockedSet, wheels: Path) -> Path:
-        """Unpack the wheels of a folder, unless they are installed already; all of them or nothing.
-
-        Raises:
-            UsageError: a wheel is broken.
-        """
+        """Unpack all wheels of a folder, or none, unless they are installed already; `UsageError` if one is broken."""
         final = self.folder_of(locked)
         if self.has(locked):
             return final
@@ -116,7 +108,6 @@ class LibraryStore:
                 os.close(handle)
 
     def modules(self, locked: LockedSet) -> Mapping[Wheel, tuple[str, ...]]:
-        """Modules of each wheel of an installed set."""
         mark = self._mark(locked)
         return {wheel: mark.modules.get(wheel.file, ()) for wheel in locked.wheels}
 
@@ -125,14 +116,12 @@ class LibraryStore:
         return self._mark(locked).content == _content(self.folder_of(locked))
 
     def bytes_of(self, locked: LockedSet) -> int:
-        """Size of an installed set on disk."""
         return _size(self.folder_of(locked), "*")
 
     def _mark(self, locked: LockedSet) -> _Mark:
         return msgspec.json.decode((self.folder_of(locked) / _MARK).read_bytes(), type=_Mark)
 
     def set_of(self, name: str, locked: LockedSet, preload: Sequence[str] = ()) -> InstalledSet:
-        """Description of an installed set for engines."""
         host_versions = library_versions()
         requested_names = {requirement_name(text) for text in locked.packages}
         by_wheel = self.modules(locked)
@@ -180,7 +169,6 @@ def requirement_name(text: str) -> str:
 
 
 def main_modules(modules: Sequence[str]) -> list[str]:
-    """Modules that people import."""
     return [name for name in modules if not name.startswith("_") and name not in _SPARE] or list(modules)
 
 
@@ -196,11 +184,7 @@ _BINARY: Final = (".so", ".pyd")
 
 
 def unpack(wheels: Sequence[Path], folder: Path) -> Mapping[str, tuple[str, ...]]:
-    """Unpack wheels into an empty folder; the modules of each, by its file name.
-
-    Raises:
-        UsageError: a file is no wheel, or too much.
-    """
+    """Unpack wheels into an empty folder; the modules of each, by file name. `UsageError` for a broken or huge one."""
     remaining = [MOST_BYTES, MOST_FILES]
     return {wheel.name: tuple(sorted(_unpack(wheel, folder, remaining))) for wheel in wheels}
 

@@ -69,7 +69,6 @@ def target() -> str:
 
 
 def normal_name(name: str) -> str:
-    """Normalized name, equal for equal packages."""
     return _SEPARATORS.sub("-", name).lower()
 
 
@@ -79,11 +78,7 @@ def lock_path(config: Path) -> Path:
 
 
 def read_lock(path: Path) -> Mapping[str, LockedSet]:
-    """Sets that are locked for this kind of machine, by name; none if there is no file.
-
-    Raises:
-        UsageError: it is not a lock file.
-    """
+    """Sets that are locked for this kind of machine, none without a file; `UsageError` if it is not a lock file."""
     return {name: by_target[target()] for name, by_target in _read(path).sets.items() if target() in by_target}
 
 
@@ -145,7 +140,6 @@ def _problem(locked: LockedSet) -> str:
 
 
 def named_by(file: str) -> tuple[str, str]:
-    """Name and version in the file name of a wheel."""
     name, version, *_ = (*file.split("-"), "")
     return normal_name(name), version
 

@@ -176,7 +176,6 @@ _BY_NAME: Final = re.compile(r"\b(?:import_module|__import__|find_spec|exec|eval
 def library_set(
     text: str, reader: ProgramReader, preset_names: Sequence[str], installed: Sequence[InstalledSet]
 ) -> LibrarySet:
-    """The set whose guest a program gets."""
     if installed:
         needed = set(_modules(text, reader, preset_names, installed))
         best = max(installed, key=lambda installed_set: len(needed & installed_set.modules))

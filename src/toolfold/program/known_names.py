@@ -153,12 +153,10 @@ class ToolIndex:
         return signature
 
     def some_names(self) -> str:
-        """A few tools to choose from, for an error text."""
         few = ", ".join(islice(self.names, _FEW))
         return f"{few}, ..." if len(self.names) > _FEW else few
 
     def nearest(self, name: str) -> str | None:
-        """The tool that `name` was probably meant to be."""
         return nearest(name, self.names)
 
 

@@ -267,10 +267,7 @@ class Question:
 
 
 def question(text: str, tools: Sequence[ToolSpec], *, known_names: Collection[str] = ()) -> Question | None:
-    """The question about a program that the check let through; `None` if there is nothing to learn.
-
-    `known_names` are those that a session holds from earlier programs.
-    """
+    """The question about a program that the check let through; `None` if there is nothing to learn."""
     text = text.replace("\r\n", "\n").replace("\r", "\n")
     if len(text) > MAX_CHARACTERS:
         return None

@@ -84,12 +84,7 @@ class Group:
 
 
 class PromptCatalog:
-    """Tools, read once and written in any detail.
-
-    Args:
-        specs: The tools; those of one domain are brought together.
-        learned: By the tool's name, the schema of its replies seen so far, for tools that declare none.
-    """
+    """Tools, read once and written in any detail; `learned` has the reply schemas seen so far, by tool name."""
 
     def __init__(self, specs: Iterable[ToolSpec], *, learned: Mapping[str, Mapping[str, Json]] | None = None) -> None:
         shapes = learned or {}
@@ -123,7 +118,6 @@ class PromptCatalog:
 
 
 def dense_text(specs: Iterable[ToolSpec], *, learned: Mapping[str, Mapping[str, Json]] | None = None) -> str:
-    """All tools, each with all that is known of it."""
     return PromptCatalog(specs, learned=learned).text()
 
 
@@ -251,7 +245,6 @@ def _best(counts: Mapping[Record, int], sizes: dict[Record, int]) -> Record | No
 
 
 def _counts(lines: Iterable[ToolLine], names: Mapping[Record, str]) -> Counter[Record]:
-    """Occurrences of each record without a name."""
     counts: Counter[Record] = Counter()
     for line in lines:
         counts.update(_unnamed(line.arguments, names))
@@ -349,7 +342,6 @@ def names_text(specs: Sequence[ToolSpec], most: int | None = None) -> str:
 
 
 def _prefix(spec: ToolSpec) -> str:
-    """Common prefix of the names of a server's tools."""
     name = function_name(spec)
     if spec.short_name and name.endswith(spec.short_name):
         return name.removesuffix(spec.short_name)

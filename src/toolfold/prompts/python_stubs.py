@@ -57,7 +57,6 @@ class Parameter:
     note: str = ""
 
     def source(self, not_given: str = "...") -> str:
-        """Source text of the parameter in a signature."""
         default = not_given if self.default == "..." else self.default
         return f"{self.python_name}: {self.annotation}" + ("" if default is None else f" = {default}")
 
@@ -76,7 +75,6 @@ class Stub:
     returns: str
 
     def arguments(self, not_given: str = "...") -> list[str]:
-        """Parts between the parentheses of the signature."""
         parameters = [parameter.source(not_given) for parameter in self.parameters]
         star = ["*", *parameters] if parameters else []
         return star if self.further is None else [*star, f"**{self._further_name()}: {self.further}"]
@@ -149,7 +147,6 @@ def first_line(spec: ToolSpec) -> str:
 
 
 def identifier(name: str) -> str:
-    """The name of a tool or domain as a Python identifier."""
     spelt = respell(name) or "_"
     if not spelt.isidentifier():
         spelt = f"_{spelt}"

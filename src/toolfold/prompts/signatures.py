@@ -138,7 +138,6 @@ class ShapeReader(SchemaReader[Shape]):
 
 
 def without_none(shape: Shape) -> Shape:
-    """The same without the alternative `None`, for an argument that is simply left out."""
     return shape[:-2] if shape[-2:] == ("|", "None") else shape
 
 
@@ -205,7 +204,6 @@ class ToolLine:
     """Notes on arguments, and an example."""
 
     def signature(self, names: Mapping[Record, str], *, with_returns: bool = True) -> str:
-        """The call, and what comes back."""
         head = f"{self.name}({shape_text(self.arguments, names)})"
         if self.returns is None or not with_returns:
             return head

@@ -70,13 +70,7 @@ class Session:
 
 
 class Sessions:
-    """Sessions of one runtime.
-
-    Args:
-        end_guest: Ends the guest that holds a session's names.
-        store: Store of files; by default in memory.
-        now: Clock that nobody sets: files do not become old because the machine's clock jumps.
-    """
+    """Sessions of one runtime; `now` is monotonic, so that files do not age when the machine's clock jumps."""
 
     def __init__(
         self, end_guest: Callable[[str], None], *, store: FileStore | None = None, limits: SessionLimits | None = None,
@@ -126,12 +120,7 @@ class Sessions:
         self._open.clear()
 
     async def enter(self, session: Session) -> None:
-        """Wait for the session's turn.
-
-        Raises:
-            UsageError: its holder is parked, now or while this one waits; or it is an execution that was returned
-                to this task as paused.
-        """
+        """Wait for the session's turn; `UsageError` if its holder is parked, or an execution paused in this task."""
         session.programs += 1
         self._loop = asyncio.get_running_loop()
         try:
@@ -164,7 +153,6 @@ class Sessions:
                 waiting.cancel()
 
     def unpark(self, session: str) -> None:
-        """Let programs wait for their turn again."""
         open_session = self._open.get(session)
         if open_session is not None:
             open_session.parked = ""
@@ -175,14 +163,12 @@ class Sessions:
         session.paused, session.paused_for = execution_id, None if task is None else weakref.ref(task)
 
     def go_on(self, session: Session) -> None:
-        """Undo `pause`."""
         session.paused, session.paused_for = "", None
 
     def files(self, session: str) -> tuple[File, ...]:
         return self._store.load(session)
 
     def listed(self, session: str) -> tuple[SessionFile, ...]:
-        """Files of a session, not read yet."""
         return self._store.listed(session)
 
     def saved_at(self, session: str) -> float:
@@ -296,7 +282,6 @@ def _refuse_own_pause(session: Session) -> None:
 
 
 def check_session_name(session: str) -> str:
-    """The name, if it is valid for a session."""
     if not session or len(session) > 200 or not session.isprintable():
         raise UsageError(f"invalid session name {session[:80]!r}; give 1 to 200 printable characters")
     return session
@@ -330,12 +315,7 @@ class QuotaExceeded(Exception):
 
 
 class Quota:
-    """Bytes of each tenant in one store.
-
-    Args:
-        store: Store of the files.
-        max_bytes: Limit of each tenant.
-    """
+    """Bytes of each tenant in one store, and the limit of each."""
 
     def __init__(self, store: FileStore, max_bytes: int) -> None:
         self._store = store
@@ -347,7 +327,6 @@ class Quota:
         """Bytes reserved by tenant, not counted yet: uploads at the same time see each other's."""
 
     def measure(self) -> None:
-        """Recount the stored files."""
         sizes: defaultdict[str, dict[str, int]] = defaultdict(dict)
         for session, size in self._store.sizes().items():
             sizes[_tenant_of(session)][session] = size
@@ -355,12 +334,7 @@ class Quota:
             self._sizes, self._is_measured = sizes, True
 
     def merge(self, session: str, change: Change, *, max_bytes: int) -> None:
-        """Merge a change into the store, if the tenant has room for it.
-
-        Raises:
-            QuotaExceeded: It has none.
-            TooLarge: As `FileStore.merge`.
-        """
+        """Merge a change if the tenant has room, else raise `QuotaExceeded`; also raises as `FileStore.merge`."""
         tenant, added = _tenant_of(session), sum(file.size for file in change.put)
         if change.put:
             self._let_in(session, added, {file.name for file in change.put})

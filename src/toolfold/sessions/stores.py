@@ -142,8 +142,6 @@ class MemoryStore:
 
 
 class _Entry(TypedDict):
-    """File in an index."""
-
     name: str
     mime: str
     stored: str

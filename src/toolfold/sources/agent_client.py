@@ -98,8 +98,6 @@ class Agent:
             yield client
 
     def _cancel(self, task_id: str) -> None:
-        """Cancel the agent's task in the background."""
-
         async def cancel() -> None:
             # It may be over, or cannot be stopped.
             with contextlib.suppress(A2AError, ToolError, httpx.HTTPError, TimeoutError):
@@ -112,8 +110,6 @@ class Agent:
 
 
 class _AgentReply:
-    """Reply of an agent to one message."""
-
     def __init__(self) -> None:
         self.message: Message | None = None
         self.task_id = ""

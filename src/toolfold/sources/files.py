@@ -240,5 +240,4 @@ def _open_error(error: OSError, path: str) -> ToolError:
 
 
 def _matches(path: str, pattern: str) -> bool:
-    """Match the whole path, or the name alone."""
     return fnmatch.fnmatchcase(path, pattern) or fnmatch.fnmatchcase(path.rpartition("/")[2], pattern)

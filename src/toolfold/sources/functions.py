@@ -111,8 +111,6 @@ def tool_from_function(fn: Function, **options: Unpack[FunctionOptions]) -> Tool
 
 @dataclass(frozen=True, slots=True)
 class _Mark:
-    """Mark of `@tool` on a function."""
-
     options: Mapping[str, Any] = field(default_factory=dict)
     namespace: Mapping[str, Any] = field(default_factory=dict)
     """Local names where it was defined, for annotations that are still text."""
@@ -237,11 +235,7 @@ _numbers: Final = itertools.count(1)
 
 
 def import_file(path: str) -> ModuleType:
-    """The file as a module of its own; siblings of the file are importable while it is, as in `python FILE`.
-
-    Raises:
-        UsageError: Its name is not a Python file's.
-    """
+    """The file as a module, its siblings importable as in `python FILE`; `UsageError` for another kind of file."""
     # Its own name per file: two files called tools.py are two modules.
     name = f"{_PREFIX}{next(_numbers)}"
     spec = importlib.util.spec_from_file_location(name, os.path.abspath(path))
@@ -277,11 +271,7 @@ class FunctionImporter:
 
     # Any: whatever is there.
     def find(self, import_path: str) -> Any:
-        """The function at a path of `import_path_of`.
-
-        Raises:
-            UsageError: It is not here; the text says why.
-        """
+        """The function at a path of `import_path_of`; `UsageError` says why it is not here."""
         location, _, name = import_path.rpartition(":")
         try:
             function = _attribute_of(self._module(location), name)

@@ -19,12 +19,7 @@ class FileRefused(Exception):
 
 
 def read_private_file(path: Path, *, max_bytes: int) -> bytes:
-    """Contents of a plain file that only this user can write.
-
-    Raises:
-        FileRefused: It is another kind of file, or too large.
-        OSError: It cannot be read.
-    """
+    """Contents of a plain file that only this user can write; `FileRefused` for any other, or one that is too large."""
     try:
         fd = os.open(path, _READ)
     except OSError as error:
@@ -58,7 +53,6 @@ def write_private_file(path: Path, data: bytes) -> None:
 
 
 def drop_oldest_files(folder: Path, pattern: str, *, keep: int) -> None:
-    """Delete all but the newest files of a kind."""
     files = sorted(folder.glob(pattern), key=lambda path: path.lstat().st_mtime, reverse=True)
     for file in files[keep:]:
         file.unlink(missing_ok=True)

@@ -41,11 +41,7 @@ def program_tool(
     output_schema: Mapping[str, Json] | None = None,
     **options: Unpack[TimedSpecOptions],
 ) -> Tool:
-    """A tool that runs `text` with `run`; see the module for what the text finds and gives.
-
-    Raises:
-        UsageError: the text is no Python.
-    """
+    """A tool that runs `text` with `run`, as the module says; `UsageError` if the text is no Python."""
     spec = ToolSpec(
         name=name,
         python_name=python_name(name),
@@ -104,7 +100,6 @@ def _bind_arguments(spec: ToolSpec, arguments: Mapping[str, Any]) -> str:
 
 
 def _literal(tool: str, value: Value) -> str:
-    """Value as Python source."""
     match value:
         case list():
             return f"[{', '.join(_literal(tool, item) for item in value)}]"

@@ -51,12 +51,7 @@ class CompletedCommand:
 async def run_command(
     argv: Sequence[str], *, cwd: str | None, env: Mapping[str, str], stdin: bytes | None, max_output_bytes: int
 ) -> CompletedCommand:
-    """Run a command in its own process group, which is killed when it ends or this is cancelled.
-
-    Raises:
-        ToolError: it printed more than the cap.
-        OSError: it cannot be started.
-    """
+    """Run a command in a process group that is killed with it, or when cancelled; `ToolError` if it prints too much."""
     loop = asyncio.get_running_loop()
     transport, protocol = await loop.subprocess_exec(
         lambda: _CommandProtocol(loop, max_output_bytes),
@@ -244,7 +239,6 @@ class _Item:
 
     @property
     def lone_name(self) -> str | None:
-        """The name, where the item consists of it alone."""
         return self.parts[0][1] if len(self.parts) == 1 and not self.parts[0][0] else None
 
     @property

@@ -121,7 +121,6 @@ def _sample(value: Value, remaining: list[int]) -> Value:
 
 
 def bad_argument(tool: str, text: str, other_errors: int = 0) -> ToolArgumentsInvalid:
-    """The error for arguments that do not fit, as programs read it."""
     more = f" (and {other_errors} more)" if other_errors > 0 else ""
     return ToolArgumentsInvalid(f"{tool!r} got a bad argument: {text}{more}")
 

@@ -40,7 +40,6 @@ def hide(values: Iterable[str]) -> None:
 
 
 def is_secret(name: str) -> bool:
-    """Whether a variable is called like a secret."""
     return name not in _FOLDERS and _SECRET_NAME.search(name) is not None
 
 

@@ -78,7 +78,6 @@ class ToolLessons:
     _lessons: Mapping[str, Lesson]
 
     def schemas(self, specs: Iterable[ToolSpec], *, is_closed: bool = False) -> dict[str, Mapping[str, Json]]:
-        """Learned output schemas of tools that declare none, by the tool's name."""
         schemas_by_name: dict[str, Mapping[str, Json]] = {}
         for spec in specs:
             lesson = self._lessons.get(spec.name) if spec.output_schema is None else None
@@ -116,14 +115,7 @@ class _TenantLessons:
 
 
 class Learning:
-    """Lessons of one runtime.
-
-    Args:
-        store: Where it is kept beyond this process; `None` keeps it here alone.
-        is_on: Else nothing is learned, and nothing that was is told.
-        embedder: Of the indexes that it gives.
-        is_shared: All tenants are one, where an interface has other uses for their names.
-    """
+    """Lessons of one runtime, kept in `store` beyond this process; with `is_shared` all tenants are one."""
 
     def __init__(
         self, store: Lessons | None = None, *, is_on: bool = True, embedder: Embedder | None = None,

@@ -56,11 +56,7 @@ class Shipment(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def shipment(names: Iterable[str], catalog: Catalog, policy: Policy, steps: Sequence[Wrapper]) -> Shipment:
-    """Description of these tools for another process that serves their calls.
-
-    Raises:
-        UsageError: One of them cannot be served elsewhere; the text says which and why.
-    """
+    """These tools, described for a process that serves their calls; `UsageError` says which one cannot be and why."""
     shipped = []
     for name in dict.fromkeys(names):
         tool = catalog.find(name)

@@ -103,8 +103,6 @@ def schema_of(reply_shape: ReplyShape, *, is_closed: bool = False) -> dict[str, 
 
 
 class _ShapeReader:
-    """One walk through one reply."""
-
     def __init__(self) -> None:
         self._remaining_values = _MOST_VALUES
         self._merge = _ShapeMerger(is_same_reply=True)

@@ -389,7 +389,6 @@ class Vocabulary:
         return self.rarity("")
 
     def has(self, at: int, word: str) -> bool:
-        """Whether a tool has a word of the vocabulary."""
         tools = self._entries[word][0]
         place = bisect_left(tools, at)
         return place < len(tools) and tools[place] == at
@@ -459,7 +458,6 @@ class Vocabulary:
 
     @cached_property
     def _families(self) -> dict[str, list[str]]:
-        """Words that are made from the same one."""
         families: dict[str, list[str]] = {}
         for word in self._entries:
             if len(word) >= _SHORTEST_OF_A_FAMILY:

@@ -428,7 +428,6 @@ class PerLoop(Generic[T]):
         self._values: WeakKeyDictionary[asyncio.AbstractEventLoop, T] = WeakKeyDictionary()
 
     def get(self) -> T:
-        """The running loop's."""
         loop = asyncio.get_running_loop()
         value = self._values.get(loop)
         if value is None:

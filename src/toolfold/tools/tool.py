@@ -296,11 +296,9 @@ class Globs:
         self._match = re.compile("|".join(translate(pattern) for pattern in self.patterns) or r"(?!)").match
 
     def match(self, spec: ToolSpec) -> bool:
-        """Whether any pattern means this tool."""
         return any(self._match(name) for name in (spec.name, spec.python_name, *spec.aliases))
 
     def match_text(self, text: str) -> bool:
-        """Whether any pattern means this text."""
         return self._match(text) is not None
 
 
@@ -310,11 +308,7 @@ def least(numbers: Mapping[str, int], spec: ToolSpec) -> int | None:
 
 
 def positive(numbers: Mapping[str, int], label: str) -> dict[str, int]:
-    """The numbers, each checked: a limit of zero is a block and should be written as one.
-
-    Raises:
-        UsageError: one is less than 1.
-    """
+    """The numbers, each at least 1, else `UsageError`: a limit of zero is a block and should be written as one."""
     for pattern, number in numbers.items():
         if number < 1:
             raise UsageError(f"{label} of {pattern!r} must be at least 1, got {number!r}")

@@ -52,11 +52,7 @@ _encoder: Final = msgspec.json.Encoder()
 
 
 def to_value(obj: object) -> Value:
-    """The same data as something that can be sent; plain data comes back as it is, not copied.
-
-    Raises:
-        ToolError: naming the type that cannot be sent, and where it was.
-    """
+    """The data as something that can be sent, plain data not copied; `ToolError` names a type that cannot be."""
     return to_sized_value(obj)[0]
 
 
@@ -121,8 +117,6 @@ class _RefusedError(Exception):
 
 
 class _Shaper:
-    """One walk through one reply."""
-
     def __init__(self) -> None:
         self._remaining_items = MAX_ITEMS
 
@@ -228,7 +222,6 @@ def _is_from(kind: type, *packages: str) -> bool:
 
 
 def _field_names(kind: type) -> Iterable[tuple[str, ...]]:
-    """The names of a record's fields, if it is a record."""
     if dataclasses.is_dataclass(kind):
         yield tuple(field.name for field in dataclasses.fields(kind))
     elif hasattr(kind, "__attrs_attrs__"):

@@ -43,11 +43,7 @@ class ClusterNode(NamedTuple):
 
 
 class RayDriver:
-    """This process as a Ray driver. If the cluster is away for too long, Ray ends the process without a word.
-
-    Args:
-        address: `auto`, `local`, or `HOST:PORT` of the cluster's head.
-    """
+    """This process as a Ray driver. If the cluster is away for too long, Ray ends the process without a word."""
 
     def __init__(self, address: str) -> None:
         self._address = address
@@ -60,12 +56,7 @@ class RayDriver:
         return bool(_ray().is_initialized())
 
     def connect(self) -> None:
-        """Join the cluster, unless this process has.
-
-        Raises:
-            EngineUnavailable: There is none, or it runs another Ray or Python.
-            UsageError: Ray is not installed, or the address is not one.
-        """
+        """Join the cluster, unless this process has; `EngineUnavailable` or `UsageError` if that is not possible."""
         ray = _ray()
         if ray.is_initialized():
             return
@@ -92,15 +83,10 @@ class RayDriver:
             _ray().shutdown()
 
     async def seen(self) -> list[ClusterNode]:
-        """The nodes that are alive."""
         return await asyncio.to_thread(_alive_nodes)
 
     async def start_actor(self, node_id: str, address: str, cpus: float, options: bytes) -> bytes:
-        """Start an actor there, and its engine; an encoded `NodeAnswer`.
-
-        Raises:
-            EngineUnavailable: It does not start, and the text says why.
-        """
+        """Start an actor and its engine there; an encoded `NodeAnswer`, or `EngineUnavailable`, which says why not."""
         ray = _ray()
         settings = {
             "num_cpus": cpus, "scheduling_strategy": _only_on(node_id), "max_restarts": 0, "max_concurrency": 1000
@@ -120,16 +106,13 @@ class RayDriver:
         return answer
 
     async def send(self, node_id: str, body: bytes) -> None:
-        """Send a message to the actor there."""
         await self._actors[node_id].send.remote(body)
 
     async def listen(self, node_id: str) -> bytes:
-        """Wait for the next message of the actor there."""
         body: bytes = await self._actors[node_id].listen.remote()
         return body
 
     async def end_actor(self, node_id: str) -> None:
-        """End the actor there, and its guests."""
         actor = self._actors.pop(node_id, None)
         if actor is None:
             return
@@ -145,11 +128,7 @@ class RayDriver:
 
 
 def examine_nodes(address: str, required: Isolation) -> dict[str, Diagnosis | str]:
-    """Diagnosis of each node, by its address; a text if the node cannot be examined.
-
-    Raises:
-        EngineUnavailable: There is no cluster.
-    """
+    """Diagnosis of each node by address, or why it cannot be examined; `EngineUnavailable` without a cluster."""
     driver = RayDriver(address)
     driver.connect()
     ray = _ray()
@@ -207,12 +186,7 @@ def _alive_nodes() -> list[ClusterNode]:
 
 
 def check_address(address: str) -> None:
-    """Check that somebody listens there; otherwise Ray waits for long and says little.
-
-    Raises:
-        EngineUnavailable: Nobody does.
-        UsageError: It is not an address.
-    """
+    """`EngineUnavailable` if nobody listens there, `UsageError` for no address: Ray itself waits and says little."""
     if address in ("auto", "local"):
         return
     if "://" in address:
@@ -280,7 +254,6 @@ _PARENT_SECONDS: Final = 0.5
 
 
 def examine_here(required: Isolation) -> bytes:
-    """Diagnosis of the node that runs this function."""
     return encode(asyncio.run(examine(required)))
 
 
@@ -318,12 +291,10 @@ class NodeActor:
         return encode(NodeAnswer(**answer, notes=engine.notes, modules=modules))
 
     async def send(self, body: bytes) -> None:
-        """Take a message of the runtime."""
         assert self._node is not None, "it was started"
         self._node.receive(body)
 
     async def listen(self) -> bytes:
-        """Wait for the next message for the runtime."""
         assert self._node is not None, "it was started"
         return await self._node.listen()
 
@@ -339,7 +310,6 @@ class NodeActor:
         os._exit(0)
 
     async def stop(self) -> None:
-        """End every guest."""
         if self._parent is not None and self._parent is not asyncio.current_task():
             self._parent.cancel()
         if self._server is not None:

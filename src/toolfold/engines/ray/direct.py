@@ -46,7 +46,6 @@ class Frames(asyncio.Protocol):
         self.abort()
 
     def write(self, body: bytes) -> None:
-        """Send a message."""
         if self._transport is not None:
             self._transport.write(_HEADER.pack(len(body)) + body)
 
@@ -88,11 +87,7 @@ class Frames(asyncio.Protocol):
 
 
 class DirectServer:
-    """Listener of a node for its runtime.
-
-    Args:
-        on_end: Called when the runtime has hung up, or is gone: no program here is wanted any more.
-    """
+    """Listener of a node; `on_end` is called when its runtime is gone, and no program here is wanted any more."""
 
     def __init__(self, node: Node, on_end: Callable[[], Awaitable[None]]) -> None:
         self.node = node
@@ -109,7 +104,6 @@ class DirectServer:
         return port, self.token
 
     def close(self) -> None:
-        """Accept no further connection."""
         if self._server is not None:
             self._server.close()
 
@@ -123,7 +117,6 @@ class DirectServer:
         return True
 
     def note_end(self, connection: _IncomingConnection) -> None:
-        """A connection has ended."""
         if connection is self._runtime_connection:
             self.node.speak_to(None)
             self._ending = asyncio.ensure_future(self._on_end())
@@ -176,11 +169,7 @@ class DirectMailbox(Frames):
 
     @classmethod
     async def connect(cls, host: str, port: int, token: bytes) -> DirectMailbox:
-        """Connect, and send the secret.
-
-        Raises:
-            OSError: Nobody listens there, or a firewall is between.
-        """
+        """Connect, and send the secret; `OSError` if nobody listens there, or a firewall is between."""
         async with asyncio.timeout(_HANDSHAKE_SECONDS):
             transport, mailbox = await asyncio.get_running_loop().create_connection(cls, host, port)
         transport.pause_reading()
@@ -188,7 +177,6 @@ class DirectMailbox(Frames):
         return mailbox
 
     def attach(self, hear: Callable[[bytes], None], lose: Callable[[str], None], has_room: Callable[[], None]) -> None:
-        """Start to read."""
         self._hear, self._lose, self._has_room = hear, lose, has_room
         assert self._transport is not None
         if self._transport.is_closing():

@@ -68,12 +68,7 @@ class DriverProcess(Frames):
 
     @classmethod
     async def start(cls, address: str) -> DriverProcess:
-        """Start it, and have it join the cluster.
-
-        Raises:
-            EngineUnavailable: There is no cluster, or it cannot be used.
-            UsageError: Ray cannot be used at all.
-        """
+        """Start it, and have it join the cluster; raises as `RayDriver.connect`."""
         ours, theirs = socket.socketpair()
         with theirs:
             process = _start_process(theirs.fileno())
@@ -224,13 +219,7 @@ _log: Final = logging.getLogger(__name__)
 
 
 class RayNodes:
-    """Nodes of one cluster. A child process joins it, unless this process has joined one already.
-
-    Args:
-        address: `auto`, `local`, or `HOST:PORT` of the cluster's head.
-        options: Options of the engine on each node.
-        cpus: Cores that Ray reserves for each actor.
-    """
+    """Nodes of the cluster at `address`, which a child process joins unless this process has joined one already."""
 
     def __init__(self, address: str, options: NodeOptions, *, cpus: float) -> None:
         self._address = address
@@ -253,7 +242,6 @@ class RayNodes:
         self._driver = await DriverProcess.start(self._address)
 
     async def disconnect(self) -> None:
-        """Leave the cluster."""
         driver, self._driver = self._driver, None
         if driver is not None:
             await driver.disconnect()
@@ -283,7 +271,6 @@ class RayNodes:
         return self._driver
 
     async def join(self, node: ClusterNode) -> tuple[NodeFacts, Mailbox]:
-        """Start an actor there, and its engine."""
         driver = self._connected()
         options = encode(self._options_on(node))
         answer = ANSWER.decode(await driver.start_actor(node.node_id, node.address, self._cpus, options))
@@ -317,7 +304,6 @@ class RayNodes:
         return PollingMailbox(partial(driver.send, node.node_id), partial(driver.listen, node.node_id))
 
     async def leave(self, node_id: str) -> None:
-        """End the actor there, and its guests."""
         direct = self._direct.pop(node_id, None)
         try:
             # Where that is no longer connected, Ray ends its actors.
@@ -341,7 +327,6 @@ def _has_tls() -> bool:
 
 
 def _mismatch(answer: NodeAnswer) -> str:
-    """Difference that would make programs behave differently there."""
     if answer.toolfold != version("toolfold"):
         return f"it has toolfold {answer.toolfold}, and this is {version('toolfold')}; install the same there"
     ours = platform.python_version()

@@ -109,16 +109,11 @@ class Fleet:
         return tuple(loads)
 
     def next_run(self, link: NodeLink) -> int:
-        """A new number, for a run that begins there."""
         self._started[link.facts.address] += 1
         return next(self._runs)
 
     async def start(self) -> None:
-        """Make every node ready.
-
-        Raises:
-            EngineUnavailable: There is none, or one cannot be used; the text says which and why.
-        """
+        """Make every node ready; `EngineUnavailable` says which one cannot be used and why, or that there is none."""
         nodes = [node for node in await self._nodes.seen() if not node.is_draining]
         if not nodes:
             raise EngineUnavailable("the Ray cluster has no node that is alive; start one with 'ray start'")
@@ -131,7 +126,6 @@ class Fleet:
         self._watch = asyncio.create_task(self._keep_watch())
 
     async def close(self) -> None:
-        """Leave every node."""
         tasks = [*self._joining.values(), *([self._watch] if self._watch is not None else [])]
         for task in tasks:
             task.cancel()
@@ -146,11 +140,7 @@ class Fleet:
     # where a program goes
 
     async def room(self, session: str) -> NodeLink:
-        """The node of the session, else the one with the most room; waits a while if there is none.
-
-        Raises:
-            EngineUnavailable: There still is none.
-        """
+        """The node of the session, else the one with most room; `EngineUnavailable` if there is none for a while."""
         link = self._pick(session)
         if link is not None:
             return link
@@ -303,7 +293,6 @@ class RayEngine:
         cpus: float = 0.0, host_libraries: bool = False, wait_seconds: float = 60.0, lost_after_seconds: float = 20.0,
         tools_on_nodes: Sequence[str] = (),
     ) -> RayEngine:  # fmt: skip
-        """An engine from the settings of the runtime and the options of a user."""
         if tier_named(isolation).name == "none":
             raise UsageError("isolation 'none' cannot be used on a cluster; use 'namespace' or 'landlock'")
         options = NodeOptions(
@@ -355,20 +344,16 @@ class RayEngine:
         await self._nodes.disconnect()
 
     def open(self, order: Order) -> RayRun:
-        """Start a program. Leaving the context kills the guest and frees its resources."""
         return RayRun(order, self._open_fleet())
 
     def has_session(self, session: str) -> bool:
-        """Whether a guest still has the names of that session."""
         return self._fleet is not None and self._fleet.has_session(session)
 
     def end_session(self, session: str) -> None:
-        """End the guest of a session; harmless if there is none."""
         if self._fleet is not None:
             self._fleet.end_session(session)
 
     async def preload(self, library_set: LibrarySet) -> None:
-        """Prepare guests with these libraries on every node."""
         for link in self._open_fleet().links:
             link.send(wire.Preload(library_set))
 

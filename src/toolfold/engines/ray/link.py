@@ -52,7 +52,6 @@ class PollingMailbox:
         self._tasks: set[asyncio.Task[None]] = set()
 
     def attach(self, hear: Callable[[bytes], None], lose: Callable[[str], None], has_room: Callable[[], None]) -> None:
-        """Start to poll."""
         self._hear, self._lose, self._has_room = hear, lose, has_room
         self._begin(self._poll())
 
@@ -62,7 +61,6 @@ class PollingMailbox:
         self._begin(self._deliver(body))
 
     def detach(self) -> None:
-        """Stop polling."""
         for task in self._tasks:
             task.cancel()
 
@@ -166,7 +164,6 @@ class NodeLink:
         return frozenset(spec.name for spec in tools if own.get((spec.name, spec.source)) == spec.input_schema)
 
     async def close(self) -> None:
-        """Hear nothing more."""
         self._detach()
         await asyncio.gather(self._watching, return_exceptions=True)
 

@@ -39,11 +39,7 @@ _PLAIN: Final = ReplyMeta()
 
 
 class CallRecords:
-    """Call records of one program since they were last taken.
-
-    Args:
-        places: Index of each tool in the grant, by name.
-    """
+    """Call records of one program since they were last taken; `places` has each tool's index in the grant."""
 
     def __init__(self, places: Mapping[str, int]) -> None:
         self._places = places
@@ -129,11 +125,7 @@ class NodeTools(Protocol):
 
 
 class Node:
-    """Programs on one engine, which is entered already.
-
-    Args:
-        own: Tools whose calls need not go to the runtime.
-    """
+    """Programs on one engine, which is entered already; calls of `own` tools need not go to the runtime."""
 
     def __init__(self, engine: Engine, own: NodeTools | None = None) -> None:
         self._engine = engine
@@ -147,13 +139,11 @@ class Node:
 
     @property
     def messages(self) -> int:
-        """Number of messages so far."""
         return self._outbox.messages
 
     # from the runtime
 
     def receive(self, body: bytes) -> None:
-        """Handle a message of the runtime."""
         for message in wire.unpack(body):
             self._handle(message)
 
@@ -414,11 +404,7 @@ LATER_SECONDS: Final = 0.01
 
 
 class NodeOutbox:
-    """Messages of a node that are not sent yet.
-
-    Args:
-        on_due: Called once when something must not wait any longer, until all of it was taken.
-    """
+    """Messages not sent yet; `on_due` is called once when something must not wait, until all of it was taken."""
 
     def __init__(self, on_due: Callable[[], None]) -> None:
         self._on_due = on_due
@@ -433,7 +419,6 @@ class NodeOutbox:
         self.has_room.set()
 
     def say(self, key: int, message: FromNode, *, is_urgent: bool = True) -> None:
-        """Queue a message of a run."""
         if key in self._pending_records:
             self._flush_records(key)
         if not is_urgent:

@@ -50,7 +50,6 @@ class RunHistory:
         return ReplayTape(tuple(self._wakes), tuple(self._clocks))
 
     def answered(self, reply: Reply) -> None:
-        """Add a reply of the runtime."""
         size = reply.size_bytes if reply.size_bytes is not None else len(encode(reply.value))
         self._keep(len(self.replies), reply, size)
 
@@ -68,28 +67,19 @@ class RunHistory:
             self.replies.insert(place, reply)
 
     def begin_again(self) -> None:
-        """Restart the program on another node."""
         self._replay_characters = dict(self._output_characters)
         self._calls = [call if isinstance(call, bytes) else _key(call) for call in self._calls]
         self._calls_again = len(self._calls)
         self._last_id = 0
 
     def check_ids(self, ids: list[int]) -> None:
-        """Check that these are the ids of the next calls.
-
-        Raises:
-            Violation: They are not.
-        """
+        """Raise `Violation` unless these are the ids of the next calls."""
         first, self._last_id = self._last_id + 1, self._last_id + len(ids)
         if ids != list(range(first, self._last_id + 1)):
             raise Violation("calls out of order")
 
     def observe(self, event: Event) -> Event | None:
-        """The event, or what is new of it.
-
-        Raises:
-            Diverged: The program does not repeat what it did.
-        """
+        """The event, or what is new of it; `Diverged` if the program does not repeat what it did."""
         if isinstance(event, Called):
             return self._called(event)
         if isinstance(event, Printed):

@@ -94,7 +94,6 @@ class RayRun:
         return self._events.popleft()
 
     def nudge(self, event: Waiting) -> None:
-        """Queue an event of the host."""
         if self._state != "over":
             self._push(event)
 
@@ -150,7 +149,6 @@ class RayRun:
             self._moving.cancel()
 
     def lose_node(self, why: str) -> None:
-        """Continue on another node, if that is possible."""
         node = self._link.facts.address if self._link is not None else "a node"
         self._past.lost_node = node
         self._link = None
@@ -322,7 +320,6 @@ class RayRun:
             self._act("release", seconds)
 
     def ask_for_output(self) -> None:
-        """Request what was printed so far."""
         self._act("output")
 
     def _act(self, verb: Literal["hold", "release", "output"], seconds: float = 0.0) -> None:
@@ -355,12 +352,7 @@ _BREAKER: Final = ("", "opened", "closed", "open")
 
 
 class NodeServedCalls:
-    """Calls without a reply yet, served on the node.
-
-    Args:
-        past: Keeps the replies, for a replay.
-        limits: Limits of the program.
-    """
+    """Calls without a reply yet, served on the node; `past` keeps the replies, for a replay."""
 
     def __init__(self, past: RunHistory, limits: Limits) -> None:
         self.names: frozenset[str] = frozenset()
@@ -376,12 +368,7 @@ class NodeServedCalls:
         return Called(*rest) if rest else None
 
     def answered(self, message: WireAnswered, tools: Sequence[ToolSpec]) -> Served | None:
-        """Calls that were made and answered since the last ones; `None` if there was only a tape.
-
-        Raises:
-            Violation: No node that calls these tools says that.
-            Diverged: The program does not repeat what it did.
-        """
+        """Calls made and answered since the last ones, `None` for a mere tape; raises `Violation` or `Diverged`."""
         if not self.names:
             raise Violation("a reply to no call of its own")
         past, records = self._past, message.records

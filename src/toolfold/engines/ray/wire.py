@@ -249,12 +249,10 @@ def raw(value: Any) -> msgspec.Raw:
 
 
 def called_part(calls: list[CallOut]) -> bytes:
-    """A part with a `WireCalled`."""
     return encode(((WireCalled.__struct_config__.tag, calls),))
 
 
 def answered_part(wakes: list[int], clocks: list[int | float], is_spoilt: bool, records: list[msgspec.Raw]) -> bytes:
-    """A part with a `WireAnswered`."""
     return encode(((WireAnswered.__struct_config__.tag, wakes, clocks, is_spoilt, records),))
 
 
@@ -272,11 +270,7 @@ def join(parts: list[tuple[int, bytes]]) -> bytes:
 
 
 def split(body: object) -> list[tuple[int, bytes]]:
-    """The parts of a message.
-
-    Raises:
-        Violation: It is not one.
-    """
+    """The parts of a message; `Violation` if it is none."""
     if not isinstance(body, bytes) or len(body) > MAX_MESSAGE_BYTES:
         raise Violation("a message that is not bytes, or too many")
     try:
@@ -286,11 +280,7 @@ def split(body: object) -> list[tuple[int, bytes]]:
 
 
 def read(body: bytes) -> list[FromNode]:
-    """The messages in one part.
-
-    Raises:
-        Violation: No node of ours says that.
-    """
+    """The messages in one part; `Violation` if no node of ours says that."""
     try:
         messages = _part.decode(body)
     except _UNREADABLE as error:

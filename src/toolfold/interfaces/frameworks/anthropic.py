@@ -279,12 +279,10 @@ def definition_of(definition: Item) -> Item | None:
 
 
 def is_hosted(definition: Item) -> bool:
-    """Whether Anthropic runs the tool."""
     return _kind(definition) not in ("", "custom")
 
 
 def callers_of(definition: Item) -> AllowedCallers:
-    """`allowed_callers` in one word."""
     callers = [DIRECT] if definition.get("allowed_callers") is None else list(definition["allowed_callers"])
     for caller in callers:
         if caller != DIRECT and not str(caller).startswith(_HOSTED_PREFIX):
@@ -373,7 +371,6 @@ def replies_of(results: Sequence[Item]) -> tuple[str, list[Reply]]:
 
 
 def reply_of(result: Item, name: str = "", call_id: int = 0) -> Reply:
-    """A `tool_result` as a program reads it."""
     content = result.get("content")
     parts = [content] if isinstance(content, str) else [_part(as_item(part, "a block")) for part in content or ()]
     if result.get("is_error"):

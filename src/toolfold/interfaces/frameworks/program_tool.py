@@ -35,7 +35,6 @@ class Image:
 
     @property
     def url(self) -> str:
-        """A `data:` URL."""
         return f"data:{self.mime};base64,{self.base64}"
 
 
@@ -172,7 +171,6 @@ class Entry:
             raise UsageError(f"a tool is named {self.name!r} like the one that runs programs; give name=")
 
     def description(self) -> str:
-        """The description for the model, with the signatures of what programs may call."""
         specs = [spec for spec in (*self.runtime.tools, *self.outside) if spec.source != "toolfold"]
         has_both = any(spec.allowed_callers == "both" for spec in (*self.direct_tools().values(), *self.outside))
         if not self._snapshots:

@@ -32,7 +32,6 @@ class Action:
 
 
 def parse_action(action: str) -> Action | None:
-    """The first tool call in an action, if there is one."""
     begin = _BEGIN.search(action)
     if begin is None:
         return None

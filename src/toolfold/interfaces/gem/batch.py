@@ -86,8 +86,6 @@ class ProgramBatch:
 
 
 class _EnvironmentRunner:
-    """The connection of one environment to the batch."""
-
     def __init__(self, link: ChildConnection, number: int, seed: int | None) -> None:
         self._link = link
         self._number = number

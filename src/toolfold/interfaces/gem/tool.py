@@ -285,8 +285,6 @@ async def answer_current(call: OpenCall) -> ToolReply:
 
 
 class _CombinedExecutor:
-    """An executor over tool objects."""
-
     def __init__(self, tools: Sequence[ExecutesTools]) -> None:
         self._tools = tools
 

@@ -247,8 +247,6 @@ async def call_tool(
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Routes:
-    """One state of a catalog, ready for calls."""
-
     definitions: Mapping[str, ToolDefinition]
     tools: tuple[Tool, ...]
     router: Router
@@ -261,7 +259,6 @@ _numbers: Final = itertools.count()
 
 
 def _executor_for(server: str, tool_name: str) -> ProgrammaticToolExecutor | None:
-    """The newest executor whose catalog has this tool there."""
     candidates = [executor for executor in tuple(_executors) if _is_at(executor.catalog.get_tool(tool_name), server)]
     return max(candidates, key=lambda executor: executor._number, default=None)
 

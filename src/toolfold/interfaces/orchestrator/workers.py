@@ -85,7 +85,6 @@ async def _call(
 
 
 async def _run_worker(worker: Worker, target: Callable[..., Any], payload: dict[str, Any]) -> Any:
-    """Awaited if it is written async, else run in a thread."""
     if inspect.iscoroutinefunction(target) or inspect.iscoroutinefunction(type(target).__call__):
         return await worker(payload)
     return await _IN_THREAD({"worker": worker, "payload": payload})
@@ -109,7 +108,6 @@ def _missing_worker(name: str, workers: Mapping[str, Worker]) -> Callable[[dict[
 
 
 def suggestion(name: str, names: Iterable[str]) -> str:
-    """The rest of an error that names what was probably meant."""
     close = difflib.get_close_matches(name, list(names), n=1)
     return f"; did you mean {close[0]!r}?" if close else ""
 

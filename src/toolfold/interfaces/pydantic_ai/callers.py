@@ -30,17 +30,12 @@ _for_siblings: ContextVar[bool] = ContextVar("toolfold_beside", default=False)
 
 
 def callers_of(definition: ToolDefinition, unset: AllowedCallers = "direct") -> AllowedCallers:
-    """Allowed callers of this tool; `unset` if it does not say.
-
-    Raises:
-        UsageError: the mark is none of the three words.
-    """
+    """Allowed callers of this tool, `unset` if it does not say; `UsageError` for an unknown word."""
     mark = (definition.metadata or {}).get(MARK)
     return unset if mark is None else check_mark(mark, definition.name)
 
 
 def check_mark(mark: object, tool: str) -> AllowedCallers:
-    """The mark, if it is valid."""
     if mark not in get_args(AllowedCallers):
         raise UsageError(f"allowed_callers of {tool!r} is {mark!r}; it must be 'direct', 'code' or 'both'")
     # mypy does not narrow by `in`.
@@ -75,7 +70,6 @@ def is_listing_for_code() -> bool:
 
 
 def spec_of(definition: ToolDefinition) -> ToolSpec:
-    """`ToolSpec` of a definition."""
     hints = _section(definition.metadata, "annotations")
     module = _section(definition.metadata, FROM_CONFIG)
     return ToolSpec(

@@ -32,7 +32,6 @@ _NESTED: Final = re.compile(r"(?P<outer>.*)::(?P<execution>[0-9a-f]{16})::(?P<ca
 
 
 def nested_id(outer: str, execution_id: str, call_id: int) -> str:
-    """The `tool_call_id` of a call that a program makes."""
     return f"{outer}::{execution_id}::{call_id}"
 
 

@@ -129,7 +129,6 @@ class NestedCalls:
 
     @property
     def context(self) -> RunContext[Any]:
-        """Context of the call of `run_code`."""
         assert self.manager.ctx is not None
         return self.manager.ctx
 

@@ -105,7 +105,6 @@ def _return_value(outcome: Outcome) -> Any:
 
 
 def _how_to_call(problem: Problem | None, direct: Iterable[str]) -> str:
-    """Hint for a call of a tool that programs may not call."""
     if problem is None or problem.kind != "unknown_tool":
         return ""
     names = [name for name in direct if problem.message.startswith(f"no tool {python_name(name)!r}")]
@@ -123,7 +122,6 @@ def _file_lines(outcome: Outcome) -> str:
 
 
 def _successful_calls(calls: tuple[CallRecord, ...]) -> Iterable[str]:
-    """Calls that a corrected program should not repeat."""
     done = [call for call in calls if call.error is None]
     if not done:
         return ["No call of a tool had succeeded."]
@@ -178,7 +176,6 @@ def to_model(value: Value) -> Any:
 
 
 def picture(file: File) -> BinaryContent:
-    """A file that a program made, as content for the model."""
     content = BinaryContent(data=file.data, media_type=file.mime, identifier=file.name)
     return BinaryContent.narrow_type(content)
 

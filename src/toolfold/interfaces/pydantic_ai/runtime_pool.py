@@ -66,15 +66,7 @@ class _RecentCache(Generic[_K, _T]):
 
 
 class RuntimePool:
-    """Opens what programs need, once per event loop, and closes it with the last user.
-
-    Args:
-        engine: A name, or an engine of one's own.
-        engine_options: Of an engine that is given by name.
-        limits: Of each program.
-        ledger: A path, `memory`, the address of a server, or a ledger; `None` keeps executions in this object.
-        learn: Note what tools that do not declare it return, and tell later conversations.
-    """
+    """Opens what programs need once per event loop, and closes it with the last user; see `CodeModeToolset`."""
 
     def __init__(
         self,
@@ -129,10 +121,7 @@ class RuntimePool:
         return (self._described_files or DescribedFiles.of(files)).text()
 
     async def learned_snapshot(self, conversation: str) -> ToolLessons | None:
-        """What earlier programs have shown of the tools; it stays the same for a conversation, whose prompt is cached.
-
-        `None` where nothing is known, or the ledger cannot be read.
-        """
+        """Lessons from before the conversation, so that its prompt stays cached; `None` if none can be read."""
         state = self._states.get(asyncio.get_running_loop())
         if not self._is_learning or state is None:
             return None
@@ -161,7 +150,6 @@ class RuntimePool:
         return self._failed_executions.get(run_id) or ""
 
     def enter(self) -> None:
-        """Count one more run that may run programs."""
         loop = asyncio.get_running_loop()
         self._states.setdefault(loop, _LoopState()).users += 1
 
@@ -267,7 +255,6 @@ class _SharedEngine(EngineWrapper):
 
 
 def with_unique_names(specs: Iterable[ToolSpec]) -> tuple[ToolSpec, ...]:
-    """Specs with unique Python names."""
     return Catalog(Tool(spec=spec, call=_return_reply) for spec in specs).specs
 
 

@@ -73,8 +73,6 @@ class _Search(ToolsetTool[AgentDepsT]):
 
 @dataclass
 class _SearchState:
-    """State that copies of one toolset share."""
-
     # Any: dependencies of any type.
     toolset: FunctionToolset[Any] = field(default_factory=FunctionToolset)
     """Tools that the search function gave as themselves."""
@@ -145,7 +143,6 @@ class ToolSearchToolset(WrapperToolset[AgentDepsT]):
         return {name: tools[name] for name in names if name in tools}
 
     async def _hidden_tools(self, ctx: RunContext[AgentDepsT]) -> dict[str, ToolsetTool[AgentDepsT]]:
-        """All tools there are to find, or that were found."""
         with listing_for_code():
             tools = await self.wrapped.get_tools(ctx)
             known_names = {*tools, *self._memory.toolset.tools}
@@ -239,7 +236,6 @@ def _notes(messages: Iterable[ModelMessage]) -> Iterator[dict[str, Any]]:
 
 
 def _noted_names(messages: Iterable[ModelMessage], way: str) -> list[str]:
-    """Names of found tools, in the order in which they were found."""
     return list(dict.fromkeys(name for note in _notes(messages) for name in note[way]))
 
 

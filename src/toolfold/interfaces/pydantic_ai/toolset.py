@@ -231,11 +231,7 @@ class CodeModeToolset(WrapperToolset[AgentDepsT]):
     async def _run(
         self, runtime: Runtime, nested: NestedCalls, ctx: RunContext[AgentDepsT], code: str
     ) -> tuple[NestedCalls, Outcome]:
-        """Run the program to its end, or for as long as a run of the agent waits; also what its calls went through.
-
-        Raises:
-            CallDeferred: It goes on, and a later run can have its result.
-        """
+        """Run the program to its end, with its calls; `CallDeferred` if it outlasts the wait of the agent's run."""
         key = f"{ctx.conversation_id}/{ctx.tool_call_id}"
         try:
             nested.answers = await self._answers(ctx, key)
@@ -265,11 +261,7 @@ class CodeModeToolset(WrapperToolset[AgentDepsT]):
     async def _drive(
         self, runtime: Runtime, nested: NestedCalls, ctx: RunContext[AgentDepsT], code: str, key: str, execution_id: str
     ) -> Outcome:
-        """The program to its end, or to a question that nobody here can answer.
-
-        Raises:
-            ApprovalRequired: The program waits; the note in the metadata says what for.
-        """
+        """Run the program to its end; `ApprovalRequired`, with a note in its metadata, if it waits for an answer."""
         try:
             if nested.answers.execution_id:
                 record = await runtime.executions.recorded(execution_id)
@@ -294,7 +286,6 @@ class CodeModeToolset(WrapperToolset[AgentDepsT]):
             raise to_exception(error, had_paused=bool(nested.answers.execution_id)) from error
 
     async def _answers(self, ctx: RunContext[AgentDepsT], key: str) -> NestedAnswers:
-        """Answers to the calls of this program, if it was paused for them."""
         answers = answers_in(ctx.tool_call_metadata)
         if answers is not None:
             return answers
@@ -324,8 +315,6 @@ class CodeModeToolset(WrapperToolset[AgentDepsT]):
 
 @dataclass
 class _RoutingToolset(WrapperToolset[AgentDepsT]):
-    """Sends each call to the toolset that has the tool."""
-
     routes: dict[str, AbstractToolset[AgentDepsT]]
 
     async def call_tool(
@@ -357,7 +346,6 @@ def _visible_names(ctx: RunContext[Any]) -> list[str]:
 
 
 def _is_of_an_earlier_run(ctx: RunContext[Any]) -> bool:
-    """Whether the model asked for this program in a run that ended before it had its answer."""
     response = next((message for message in reversed(ctx.messages) if isinstance(message, ModelResponse)), None)
     return response is not None and response.run_id != ctx.run_id
 
@@ -378,11 +366,7 @@ def _is_offered(ctx: RunContext[Any], definition: ToolDefinition) -> bool:
 async def sibling_tools(
     ctx: RunContext[AgentDepsT], own: AbstractToolset[AgentDepsT]
 ) -> dict[str, ToolsetTool[AgentDepsT]]:
-    """Tools marked `code` or `both` in the agent's toolsets other than `own`; their calls go through `root_of`.
-
-    Raises:
-        UserError: one is marked `code`, and the model sees it all the same.
-    """
+    """Tools marked `code` or `both` in other toolsets of the agent; `UserError` if the model sees one marked `code`."""
     root = root_of(ctx)
     if root is None or not _has_siblings(root, own):
         return {}
@@ -400,7 +384,6 @@ async def sibling_tools(
 
 
 def root_of(ctx: RunContext[AgentDepsT]) -> AbstractToolset[AgentDepsT] | None:
-    """All toolsets of the agent's run as one."""
     return None if ctx.tool_manager is None else ctx.tool_manager.toolset
 
 

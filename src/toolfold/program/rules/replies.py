@@ -22,8 +22,6 @@ _COMMON_ATTRIBUTES: Final = frozenset({*dir(dict), *dir(str), *dir(list), "data"
 
 
 class _Shape(NamedTuple):
-    """A value's schema, and the tool that it came from."""
-
     schema: Mapping[str, Json]
     tool: ToolSpec
 

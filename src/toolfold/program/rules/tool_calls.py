@@ -67,7 +67,6 @@ class ToolCallCheck:
                 yield Fault("unknown_tool", text, node)
 
     def import_faults(self) -> Iterator[Fault]:
-        """Imports of tools and tool modules that do not exist."""
         for node, _, guard in sorted(self._reader.imports, key=position_of):
             if guard & GUARDED:
                 continue

@@ -205,7 +205,6 @@ def _is_branch(node: ast.AST, inner: ast.AST) -> bool:
 
 
 def _is_main_guard(node: ast.AST) -> bool:
-    """`if __name__ == "__main__":`, which is true here."""
     return isinstance(node, ast.If) and any(
         isinstance(child, ast.Name) and child.id == "__name__" for child in ast.walk(node.test)
     )

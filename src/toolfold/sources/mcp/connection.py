@@ -47,11 +47,7 @@ _log: Final = logging.getLogger(__name__)
 
 
 async def negotiate(session: ClientSession, known_era: Era | None) -> Era:
-    """Agree on a version; a known era spares the probe or its time limit.
-
-    Raises:
-        MCPError: the server speaks no version that we do, or hung up.
-    """
+    """Agree on a version; a known era spares the probe. `MCPError` if the server speaks none of ours, or hung up."""
     if known_era != "legacy" and await _try_discover(session, None if known_era == "modern" else PROBE_SECONDS):
         return "modern"
     try:
@@ -339,11 +335,7 @@ async def open_session(
     outer: Outer | None,
     on_change: Callable[[], None],
 ) -> AsyncIterator[McpConnection]:
-    """A session over a transport's streams, after the handshake.
-
-    Raises:
-        MCPError: the server refused or hung up.
-    """
+    """A session over a transport's streams, after the handshake; `MCPError` if the server refused or hung up."""
     executions: list[str] = []
     handlers = _ClientHandlers(name, outer, executions) if outer is not None else None
 

@@ -41,11 +41,7 @@ _QUEUED_MESSAGES: Final = 1000
 
 @asynccontextmanager
 async def open_url(server: Server, auth: httpx2.Auth | None) -> AsyncIterator[TransportStreams]:
-    """Open the SDK's two streams to the server; nothing is sent yet, except by SSE.
-
-    Raises:
-        httpx2.HTTPError: by SSE, where the server is not there.
-    """
+    """Open the SDK's two streams; nothing is sent yet, except by SSE, which raises `httpx2.HTTPError`."""
     assert server.url is not None
     if server.transport == "sse":
         async with _open_sse(server, auth) as (inbox, outbox):

@@ -38,18 +38,11 @@ _HEAD: Final = b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nConnection: close
 
 
 def token_folder() -> Path:
-    """Default folder of token files."""
     return platformdirs.user_data_path("toolfold", appauthor=False) / "mcp-tokens"
 
 
 class SignIn(OAuthClientProvider):
-    """Signs in when the server first asks for it, and refreshes from then on.
-
-    Args:
-        server: With `auth` and `url`.
-        folder: Where the token file is.
-        on_wait: Called with the address to open in a browser, and with `None` when that is over.
-    """
+    """Signs in when the server asks; `on_wait` gets the address for a browser, and `None` when that is over."""
 
     def __init__(self, server: Server, folder: Path, on_wait: Callable[[str | None], None]) -> None:
         assert server.auth is not None

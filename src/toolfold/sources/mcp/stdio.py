@@ -45,11 +45,7 @@ _EXIT_SECONDS: Final = 2.0
 
 @asynccontextmanager
 async def start_server(server: Server) -> AsyncIterator[ServerProcess]:
-    """Start the server's process; it has ended when the block is left.
-
-    Raises:
-        OSError: it cannot be started.
-    """
+    """Start the server's process, which has ended when the block is left; `OSError` if it cannot be started."""
     assert server.command is not None
     loop = asyncio.get_running_loop()
     # A real file: a pipe that nobody reads blocks a server that logs much.
@@ -208,7 +204,6 @@ class ServerProcess(ProcessGroup):
         await self.exit_within(_EXIT_SECONDS)
 
     async def exit_within(self, seconds: float) -> None:
-        """Wait for its exit, at most so long."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await self.exited.wait()

@@ -43,11 +43,7 @@ MAX_DEPTH: Final = 200
 
 
 def read_document(data: bytes) -> dict[str, Json]:
-    """Parse a document of OpenAPI 3.0 or 3.1, in JSON or YAML.
-
-    Raises:
-        UsageError: it is none; the text lacks the document's name, which the caller knows.
-    """
+    """Parse OpenAPI 3.0 or 3.1, in JSON or YAML; the text of a `UsageError` lacks the document's name."""
     if len(data) > MAX_BYTES:
         raise UsageError(f"is larger than {MAX_BYTES:,} bytes")
     document = _parse(data)
@@ -259,7 +255,6 @@ class DocumentCopy(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def conditions(self) -> tuple[tuple[str, str], ...]:
-        """Headers of a conditional request."""
         headers = (("If-None-Match", self.etag), ("If-Modified-Since", self.modified))
         return tuple(pair for pair in headers if pair[1])
 
@@ -319,11 +314,7 @@ def is_url(spec: str | os.PathLike[str]) -> bool:
 
 
 def document_bytes(api: Api, store: DocumentStore) -> bytes:
-    """Read a document; one from a URL is only sent again by its server if it has changed.
-
-    Raises:
-        UsageError: it cannot be read; the text says why.
-    """
+    """Read a document, from a URL only if it has changed there; `UsageError` says why it cannot be read."""
     if is_url(api.spec):
         # In a thread: the caller may be in an event loop, and needs the tools before it continues.
         with ThreadPoolExecutor(1) as thread:

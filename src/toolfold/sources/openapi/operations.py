@@ -132,11 +132,7 @@ _encode: Final = msgspec.msgpack.Encoder().encode
 
 
 def read_operations(document: Mapping[str, Json]) -> ApiIndex:
-    """Index of all usable operations, with one warning for each thing that is not usable.
-
-    Raises:
-        UsageError: there is nothing usable, or too much.
-    """
+    """Usable operations, with a warning for each thing that is not; `UsageError` if that leaves none, or too many."""
     references = References(document)
     warnings = [f"the remote reference {entry!r} is not followed" for entry in references.remote_references()]
     path_operations = list(_find_operations(document, references, warnings))
@@ -177,8 +173,6 @@ def first_server(servers: Json) -> str:
 
 
 class _PathOperation(msgspec.Struct):
-    """Operation as it stands in the document."""
-
     method: Method
     path: str
     operation: Json

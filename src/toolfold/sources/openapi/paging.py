@@ -53,7 +53,6 @@ _URLS: Final = ("next", "next_url", "@odata.nextLink", "nextLink", "next_page_ur
 
 
 def is_paged(parameters: Collection[str], has_link: bool) -> bool:
-    """Whether an operation with these query parameters answers page by page."""
     return has_link or not _PARAMETERS.isdisjoint(name.lower() for name in parameters)
 
 
@@ -70,11 +69,7 @@ def next_query(link: str, body: Json, parameters: Collection[str]) -> str | None
 
 
 def check_next(following: str, arguments: Collection[Argument], check: ArgumentCheck, *, tool: str) -> None:
-    """Refuse a made-up query: with parameters that the operation lacks, or with values that do not fit.
-
-    Raises:
-        ToolArgumentsInvalid: the text says which.
-    """
+    """Refuse a made-up query, with unknown parameters or unfit values, by a `ToolArgumentsInvalid` that names them."""
     parameters = {parameter.wire: parameter for parameter in arguments if parameter.place == "query"}
     texts: dict[str, list[str]] = {}
     for wire, text in parse_qsl(following, keep_blank_values=True):
@@ -123,7 +118,6 @@ def _scalar(text: str) -> Value:
 
 
 def with_next(query: str, following: str) -> str:
-    """Query with the parameters of the next page in place of its own."""
     new = parse_qsl(following, keep_blank_values=True)
     names = {name for name, _ in new}
     old = [pair for pair in parse_qsl(query, keep_blank_values=True) if pair[0] not in names]

@@ -36,11 +36,7 @@ _PATH: Final = "/:@!$&'()*+,;=~%-._"
 def request_of(
     operation: Operation, arguments: Mapping[str, Value], base_url: str, *, tool: str, next_query: str = ""
 ) -> WebRequest:
-    """Request without credentials.
-
-    Raises:
-        ToolArgumentsInvalid: an argument cannot be written where it goes.
-    """
+    """Request without credentials; `ToolArgumentsInvalid` if an argument cannot be written where it goes."""
     values = {
         argument: arguments[argument.name]
         for argument in operation.arguments

@@ -233,11 +233,7 @@ def _select_operations(api: Api, domain: str, operations: Iterable[Operation]) -
 
 
 def _base_url(api: Api, index: ApiIndex) -> str:
-    """Where requests go.
-
-    Raises:
-        UsageError: nothing says where, or the document names a server that its origin may not name.
-    """
+    """Where requests go; `UsageError` if nothing says so, or the document names a server that its origin may not."""
     if api.auth is not None and not api.base_url:
         raise UsageError("'auth' needs 'base_url', which says where the secret may be sent")
     source = os.fspath(api.spec) if is_url(api.spec) else ""

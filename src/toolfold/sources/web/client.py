@@ -44,16 +44,7 @@ _UNASKED: Final = frozenset({"set-cookie", "set-cookie2"})
 
 
 class WebClient:
-    """Client that reaches only the hosts that were named, with the credentials of each.
-
-    Args:
-        hosts: Hosts that may be reached.
-        auth: Credentials by origin.
-        headers: Headers of every request, by origin.
-        secrets: Further values that must not come back.
-        max_bytes: Limit of one reply, decoded.
-        resolve: Finds the addresses of a host.
-    """
+    """Client for named hosts; `auth` and `headers` go by origin, `secrets` are further values to mask."""
 
     def __init__(
         self,

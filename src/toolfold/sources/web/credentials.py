@@ -170,11 +170,7 @@ class SecretMasker:
         return _replace_all(data, self._byte_replacements)
 
     def mask_json(self, data: bytes) -> Value:
-        """Decode JSON and mask it, without a step in Python for each of its parts.
-
-        Raises:
-            msgspec.DecodeError: it is not JSON.
-        """
+        """Decode JSON and mask it, without a step in Python for each part; `msgspec.DecodeError` if it is none."""
         value: Value = msgspec.json.decode(data)
         if self._numbers or not self._json_replacements:
             return self.mask_value(value) if self._numbers else value
@@ -209,7 +205,6 @@ class SecretMasker:
 
 
 def _byte_replacements(forms: Sequence[str]) -> _Replacements:
-    """Each form in each encoding, the longest form first."""
     replacements: dict[bytes, bytes] = {}
     for form in forms:
         replacements.setdefault(form.encode("utf-8", "surrogateescape"), MASK.encode())
@@ -310,17 +305,12 @@ class Credentials:
         return self._auth.kind == "oauth2" or bool(self._auth.command)
 
     def forget(self) -> None:
-        """Drop a secret that the API refused."""
         self._expires = 0.0
         if self._auth.command:
             self._secret = ""
 
     async def parts(self) -> tuple[tuple[tuple[str, str], ...], tuple[tuple[str, str], ...]]:
-        """Headers and query parameters for a request.
-
-        Raises:
-            ToolError: the command, or the token server, returned none.
-        """
+        """Headers and query parameters for a request; `ToolError` if the command or token server returned no secret."""
         async with self._lock.get():
             secret = await self._current_secret()
         match self._auth.kind:

@@ -270,10 +270,7 @@ async def system_resolve(host: str, port: int) -> list[str]:
 
 
 class GuardedTransport(httpx2.AsyncHTTPTransport):
-    """Transport over guarded connections, with HTTP/2 where `h2` is installed.
-
-    It uses no proxy: that would resolve names in our place.
-    """
+    """Transport over guarded connections, HTTP/2 where `h2` is installed; no proxy, for that would resolve names."""
 
     def __init__(self, hosts: Hosts, resolve: Resolve = system_resolve) -> None:
         self._pool = httpcore2.AsyncConnectionPool(

@@ -41,11 +41,7 @@ def _read(reply: WebReply, masker: SecretMasker) -> Value:
 
 
 def value_of(reply: WebReply, masker: SecretMasker) -> Value:
-    """The body: JSON parsed, text as text, pictures and sounds as such, all else as bytes.
-
-    Raises:
-        ToolError: the body is not what its content type says.
-    """
+    """The body: JSON parsed, text as text, media as such, else bytes; `ToolError` if it is not what its type says."""
     if not reply.content:
         return None
     if is_json(reply.mime):
