@@ -1,4 +1,4 @@
-"""Prompt texts that interfaces share: tool signatures, and hints beside a program's output."""
+"""Prompt texts that interfaces share: schemas, tool signatures, and hints beside a program's output."""
 
 from __future__ import annotations
 
@@ -6,13 +6,19 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Literal, TypeAlias
 
-from toolfold.models import Outcome, ToolSpec
+from toolfold.models import Json, Outcome, ToolSpec
 from toolfold.prompts.catalog import HEADER, dense_text, dense_within
 from toolfold.prompts.python_stubs import prompt_text
 from toolfold.tools.learning import ToolLessons
 
 Form: TypeAlias = Literal["dense", "python"]
 """`dense`: one line for each tool. `python`: typed functions with docstrings, about three times as long."""
+
+
+def text_schema(name: str, description: str) -> dict[str, Json]:
+    """Schema of a tool that takes one text; valid in the strict modes of all providers."""
+    properties: dict[str, Json] = {name: {"type": "string", "description": description}}
+    return {"type": "object", "properties": properties, "required": [name], "additionalProperties": False}
 
 
 def tools_text(

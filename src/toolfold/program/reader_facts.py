@@ -46,7 +46,6 @@ class Scope:
     first: dict[str, int] = field(default_factory=dict)
     """The first line that binds each name; 0 for a parameter."""
     functions: dict[str, ast.FunctionDef | ast.AsyncFunctionDef] = field(default_factory=dict)
-    """Functions defined directly in this scope."""
     values: dict[str, ast.expr] = field(default_factory=dict)
     """Value of each name by a plain assignment; it may have others, see `rebound`."""
     loops: dict[str, ast.expr] = field(default_factory=dict)
@@ -113,7 +112,6 @@ class NodeUse(NamedTuple):
 
 
 position_of: Final[Callable[[NodeUse], tuple[int, int]]] = attrgetter("node.lineno", "node.col_offset")
-"""Where it stands in the text, to sort by."""
 
 
 @dataclass(slots=True)
@@ -121,17 +119,13 @@ class NameFacts:
     """Names that are defined, imported and read."""
 
     loads: dict[str, list[NodeUse]] = field(default_factory=dict)
-    """Uses of each name."""
     functions: set[str] = field(default_factory=set)
-    """Names of all functions."""
     coroutines: set[str] = field(default_factory=set)
     """Names of all functions defined with `async`."""
     attributes: dict[str, list[NodeUse]] = field(default_factory=dict)
-    """Reads of each attribute."""
     set_attributes: set[str] = field(default_factory=set)
     """Every attribute that is given a value."""
     attribute_uses: list[NodeUse] = field(default_factory=list)
-    """Reads of attributes of plain names."""
     modules: set[str] = field(default_factory=set)
     """First parts of imported modules."""
     is_dynamic: bool = False
@@ -161,7 +155,6 @@ class ShapeFacts:
     """Facts that decide whether CPython can compile the tree at a known cost."""
 
     kinds: set[type[ast.AST]] = field(default_factory=set)
-    """Types of all visited nodes."""
     top_level_returns: list[ast.Return] = field(default_factory=list)
     tries_with_finally: list[ast.Try] = field(default_factory=list)
     captures: int = 0

@@ -92,7 +92,6 @@ class PromptCatalog:
         self._names = name_records(lines)
         self._groups = tuple(_groups(lines, self._names))
         self.names = tuple(tool.line.spec.name for group in self._groups for tool in group.tools)
-        """Names of the tools, as their sources spell them."""
 
     def text(self, details: Mapping[str, Detail] | None = None) -> str:
         """Every tool in its detail, by its name, `WHOLE` unless told; bare names are not in it."""

@@ -193,13 +193,11 @@ class ToolLine:
     name: str
     """The identifier that it is called by."""
     arguments: Shape
-    """Text between the parentheses."""
     returns: Shape | None
     """`None` if unknown."""
     is_seen: bool
     """The reply's shape was learned from replies, and not declared."""
     sentences: tuple[str, ...]
-    """Sentences of the description."""
     notes: tuple[str, ...]
     """Notes on arguments, and an example."""
 

@@ -32,9 +32,7 @@ class Catalog:
         self._groups: dict[str, tuple[str, ...]] = {}
         """Names by the identifier that each would have alone."""
         self._names: dict[str, str] = {}
-        """Name by identifier."""
         self._aliased: dict[str, tuple[str, ...]] = {}
-        """Names by alias."""
         self._add(tools)
 
     def __iter__(self) -> Iterator[Tool]:

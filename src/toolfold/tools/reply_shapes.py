@@ -71,7 +71,6 @@ class KeyShape(msgspec.Struct, frozen=True):
     count: int
     """Number of objects that had it; optional if fewer than all."""
     replies: int
-    """Number of replies that had it."""
 
 
 class ReplyShape(msgspec.Struct, frozen=True):

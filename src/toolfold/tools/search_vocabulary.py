@@ -250,7 +250,6 @@ def _table() -> dict[str, frozenset[str]]:
 
 
 SYNONYMS: Final[Mapping[str, frozenset[str]]] = _table()
-"""Synonyms by stem."""
 
 
 # ----------------------------------------------------------------------------------------------------

@@ -104,7 +104,6 @@ class Spent(msgspec.Struct):
     """Budget used by an execution so far."""
 
     calls: dict[str, int] = msgspec.field(default_factory=partial(defaultdict, int))
-    """Number of calls by tool name."""
 
 
 class CallContext(msgspec.Struct, frozen=True, kw_only=True):

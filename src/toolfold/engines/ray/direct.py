@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 _TOKEN_BYTES: Final = 32
 _HANDSHAKE_SECONDS: Final = 5.0
 _HEADER: Final = struct.Struct("!Q")
-"""Length of a message."""
 
 
 class Frames(asyncio.Protocol):

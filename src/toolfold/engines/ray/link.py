@@ -95,7 +95,6 @@ class NodeFacts(msgspec.Struct, frozen=True, kw_only=True):
     notes: tuple[str, ...] = ()
     modules: frozenset[str] | None = None
     own_tools: tuple[ToolSpec, ...] = ()
-    """Tools that it calls itself."""
 
 
 class ToolGrant(NamedTuple):
@@ -126,7 +125,6 @@ class NodeLink:
         self._heard_at = asyncio.get_running_loop().time()
         self._outbox: list[ToNode] = []
         self._grants: dict[int, ToolGrant] = {}
-        """By identity of the tools."""
         self._watching = asyncio.create_task(self._watch())
         mailbox.attach(self._receive, self.lose, self._flush)
 

@@ -49,7 +49,6 @@ class CallRecords:
         self._answered: list[msgspec.Raw] = []
         self._unanswered: dict[int, wire.CallOut] = {}
         self.size_bytes = 0
-        """Size of the answered calls."""
 
     def note_tape(self, event: ReplayTape) -> None:
         """Add a tape. It may precede earlier calls in the same batch, which is heard as a whole."""
@@ -95,7 +94,6 @@ _OF_CALLS: Final = (Called, ReplayTape)
 class _Running:
     order: Order
     places: dict[str, int]
-    """Index of each tool in the grant, by name."""
     run: Run | None = None
     own: NodeCalls | None = None
     records: CallRecords | None = None
@@ -103,7 +101,6 @@ class _Running:
     settled: frozenset[int] = frozenset()
     """Calls of own tools that were served on another node."""
     replies: int = 0
-    """Number of replies that the program has."""
     early: list[Callable[[Run], None]] = field(default_factory=list)
     """Commands that came before the run was open."""
     task: asyncio.Task[None] | None = None
@@ -413,7 +410,6 @@ class NodeOutbox:
         self._pending_records: dict[int, CallRecords] = {}
         """Records by run; they go after all messages of it so far, and before the next."""
         self.messages = 0
-        """Number of messages taken so far."""
         self.is_due = asyncio.Event()
         self.has_room = asyncio.Event()
         self.has_room.set()

@@ -356,7 +356,6 @@ class NodeServedCalls:
 
     def __init__(self, past: RunHistory, limits: Limits) -> None:
         self.names: frozenset[str] = frozenset()
-        """Names of the tools that the node may call."""
         self._past = past
         self._limits = limits
         self._open: dict[int, Call] = {}

@@ -13,8 +13,8 @@ from typing import Any, Final
 from toolfold.errors import EngineCrashed, UsageError
 from toolfold.execution.described_files import DescribedFiles
 from toolfold.interfaces.media import describe_media, images_in
-from toolfold.interfaces.prompts import lessons, tools_text
-from toolfold.models import Json, Limits, Outcome, ProgramOptions, Reply, ToolSpec, Value
+from toolfold.interfaces.prompts import lessons, text_schema, tools_text
+from toolfold.models import Limits, Outcome, ProgramOptions, Reply, ToolSpec, Value
 from toolfold.runtime import Runtime
 from toolfold.tools.learning import ToolLessons
 
@@ -131,13 +131,7 @@ _ONLY_HERE: Final = "The tools below can be called only in a program."
 _DIRECT: Final = "For a single call of a tool that you also have directly, call it directly."
 _CODE: Final = "The Python program. Print what you need to know; keep large results inside the program."
 
-SCHEMA: Final[dict[str, Json]] = {
-    "type": "object",
-    "properties": {"code": {"type": "string", "description": _CODE}},
-    "required": ["code"],
-    "additionalProperties": False,
-}
-"""Of the arguments; valid in the strict modes of all providers."""
+SCHEMA: Final = text_schema("code", _CODE)
 
 
 def rules(*, keeps_names: bool, has_both: bool) -> str:

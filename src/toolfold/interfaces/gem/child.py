@@ -35,7 +35,6 @@ class ChildConnection:
 
     def __init__(self, connect: Connect) -> None:
         self.shares = 0
-        """How many tool objects share it."""
         self._connect = connect
         self._lock = threading.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None

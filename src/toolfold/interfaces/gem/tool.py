@@ -354,7 +354,6 @@ def create_programmatic_tool_calling_tool_stdio(
 
 
 _last_outputs: dict[Hashable, list[str]] = {}
-"""The last words of each child."""
 
 
 @asynccontextmanager

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Literal, get_args
 
 from toolfold.errors import UsageError
+from toolfold.interfaces.prompts import text_schema
 from toolfold.models import Json, ToolSpec
 from toolfold.sources.agents import MESSAGE_SCHEMA
 from toolfold.tools.tool import RetryWhen, python_name
@@ -18,12 +19,7 @@ _TYPES: Final = frozenset({"string", "integer", "number", "boolean", "array", "o
 _PYTHON_TYPES: Final = {
     "str": "string", "int": "integer", "float": "number", "bool": "boolean", "list": "array", "dict": "object",
 }  # fmt: skip
-CODE_SCHEMA: Final[Mapping[str, Json]] = {
-    "type": "object",
-    "properties": {"code": {"type": "string", "description": "A Python program."}},
-    "required": ["code"],
-    "additionalProperties": False,
-}
+CODE_SCHEMA: Final = text_schema("code", "A Python program.")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -208,7 +208,6 @@ class Inside:
 
     outermost: OutermostProgram
     run: RunWithin
-    """Runs a further one."""
     depth: int = 1
     records: list[CallRecord] = field(default_factory=list)
     """Its calls and those of the programs it ran; times count from the start of the outermost."""

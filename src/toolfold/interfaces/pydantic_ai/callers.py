@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, suppress
 from contextvars import ContextVar
+from dataclasses import replace
 from typing import Any, Final, TypeVar, cast, get_args, overload
 
 from pydantic_ai import FunctionToolset as PydanticFunctionToolset
@@ -21,7 +22,6 @@ from toolfold.models import AllowedCallers, Json, ToolSpec
 from toolfold.tools.tool import python_name
 
 MARK: Final = "allowed_callers"
-"""The key in a tool's metadata."""
 FROM_CONFIG: Final = "toolfold"
 """The key in the metadata of a tool that `ConfigToolset` has: the module that programs may import it from."""
 
@@ -67,6 +67,11 @@ def is_listing_siblings() -> bool:
 
 def is_listing_for_code() -> bool:
     return _for_code.get()
+
+
+def with_mark(tool: ToolsetTool[AgentDepsT], mark: AllowedCallers) -> ToolsetTool[AgentDepsT]:
+    metadata = {**(tool.tool_def.metadata or {}), MARK: mark}
+    return replace(tool, tool_def=replace(tool.tool_def, metadata=metadata))
 
 
 def spec_of(definition: ToolDefinition) -> ToolSpec:

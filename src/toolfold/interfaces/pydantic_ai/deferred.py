@@ -36,19 +36,6 @@ def nested_id(outer: str, execution_id: str, call_id: int) -> str:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class WaitingCall:
-    """One call of a program that the outside must answer."""
-
-    call_id: int
-    tool: str
-    # Any: arguments and metadata are the tool's own.
-    arguments: Mapping[str, Any]
-    is_external: bool
-    """Wants a result; otherwise a yes or no."""
-    metadata: Mapping[str, Any] | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class NestedAnswers:
     """Answers to the calls of one program."""
 
@@ -58,21 +45,6 @@ class NestedAnswers:
     metadata: Mapping[int, Any] = field(default_factory=dict)
     is_yes_to_all: bool = False
     """Somebody approved the program as a whole."""
-
-
-def note_of(execution_id: str, waiting: list[WaitingCall]) -> dict[str, Any]:
-    """The metadata of a deferred `run_code`."""
-    calls = [
-        {
-            "call_id": call.call_id,
-            "tool": call.tool,
-            "arguments": dict(call.arguments),
-            "is_external": call.is_external,
-            "metadata": None if call.metadata is None else dict(call.metadata),
-        }
-        for call in waiting
-    ]
-    return {NOTE: {"execution_id": execution_id, "calls": calls}}
 
 
 def unfold(requests: DeferredToolRequests) -> DeferredToolRequests:

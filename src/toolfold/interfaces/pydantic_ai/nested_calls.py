@@ -22,6 +22,7 @@ from pydantic_ai import (
     ModelRetry,
     RunContext,
     ToolApproved,
+    ToolDefinition,
     ToolDenied,
     ToolFailed,
     ToolReturn,
@@ -36,8 +37,8 @@ from toolfold import errors
 from toolfold.errors import ToolArgumentsInvalid, ToolRefused
 from toolfold.execution.registry import Answers
 from toolfold.interfaces.pydantic_ai.callers import FROM_CONFIG
-from toolfold.interfaces.pydantic_ai.deferred import NOTE, NestedAnswers, WaitingCall, nested_id
-from toolfold.interfaces.pydantic_ai.render import to_program
+from toolfold.interfaces.pydantic_ai.deferred import NOTE, NestedAnswers, nested_id
+from toolfold.interfaces.pydantic_ai.render import SEARCH_NOTE, to_program
 from toolfold.models import Call, Outcome, Paused, Value
 from toolfold.tools.router import CallRequest, Handler, outside_check
 from toolfold.tools.tool import Decision, Spent, Tool
@@ -98,16 +99,11 @@ class NestedCalls:
     # Any: the agent's dependencies, of whatever type.
     manager: ToolManager[Any]
     outer_id: str
-    """Id of the call of `run_code`."""
     answers: NestedAnswers = field(default_factory=NestedAnswers)
     stop: Callable[[str], Awaitable[object]]
-    """Ends the program of an execution."""
     revealed: list[str] = field(default_factory=list)
     """Names of tools that tools made visible to the model (`ToolReturn.tools`)."""
-    search_note_key: str
-    """In the metadata of what a tool search returned."""
     search_notes: list[Any] = field(default_factory=list)
-    """What searches of the program found."""
     failure: Exception | None = None
     """Ends the agent's run, not only the call."""
     content: dict[int, list[UserContent]] = field(default_factory=dict)
@@ -136,7 +132,7 @@ class NestedCalls:
         """Value of the reply; pauses as often as the tool defers its answer."""
         call, context = request.call, request.context
         assert context is not None
-        if self._is_external(call.tool):  # Pydantic AI has no validator for these
+        if self._definition(call.tool).kind == "external":  # Pydantic AI has no validator for these
             outside_check(tool.spec)(call.arguments)
         part = ToolCallPart(
             tool_name=call.tool,
@@ -156,13 +152,9 @@ class NestedCalls:
                 self._deferrals[call.id] = deferral
         raise ToolRefused(f"{call.tool!r} waits for an answer that nobody can give here")
 
-    def _is_external(self, name: str) -> bool:
-        tool = (self.manager.tools or {}).get(name)
-        return tool is not None and tool.tool_def.kind == "external"
-
-    def _is_from_config(self, name: str) -> bool:
-        tool = (self.manager.tools or {}).get(name)
-        return tool is not None and FROM_CONFIG in (tool.tool_def.metadata or {})
+    def _definition(self, name: str) -> ToolDefinition:
+        assert self.manager.tools is not None
+        return self.manager.tools[name].tool_def
 
     def limit_answers(self, calls: Iterable[Call]) -> None:
         """Only what was asked can be answered: no call is approved before somebody saw it."""
@@ -194,15 +186,17 @@ class NestedCalls:
             by=str(details.get("by", "")),
         )
 
-    def waiting_for(self, call: Call) -> WaitingCall:
+    # Any: arguments and metadata are the tool's own.
+    def waiting_for(self, call: Call) -> dict[str, Any]:
+        """The entry of a call in the metadata of a deferred `run_code`; an external one wants a result, not a yes."""
         deferral = self._deferrals.get(call.id)
-        return WaitingCall(
-            call_id=call.id,
-            tool=call.tool,
-            arguments=call.arguments,
-            is_external=isinstance(deferral, CallDeferred),
-            metadata=None if deferral is None else deferral.metadata,
-        )
+        return {
+            "call_id": call.id,
+            "tool": call.tool,
+            "arguments": dict(call.arguments),
+            "is_external": isinstance(deferral, CallDeferred),
+            "metadata": dict(deferral.metadata) if deferral and deferral.metadata is not None else None,
+        }
 
     # Any: an approval, or whatever the outside has for the call.
     def _answer_to(self, call_id: int) -> Any:
@@ -246,7 +240,8 @@ class NestedCalls:
             raise ToolArgumentsInvalid(f"bad arguments for {part.tool_name!r}: {_explain(error)}") from error
         except (ModelRetry, ToolFailed, ToolRetryError, ToolFailedError) as error:
             # A router of ours has said all of it; of others, the text does not say which tool failed.
-            kind = ToolRefused if self._is_from_config(part.tool_name) else errors.ToolFailed
+            is_from_config = FROM_CONFIG in (self._definition(part.tool_name).metadata or {})
+            kind = ToolRefused if is_from_config else errors.ToolFailed
             raise kind(str(error)) from error
         except (UsageLimitExceeded, UserError) as error:
             self.failure = error
@@ -277,8 +272,8 @@ class NestedCalls:
             if returned.content:
                 content = returned.content
                 self.content[call_id] = [content] if isinstance(content, str) else list(content)
-            if isinstance(returned.metadata, dict) and self.search_note_key in returned.metadata:
-                self.search_notes.append(returned.metadata[self.search_note_key])
+            if isinstance(returned.metadata, dict) and SEARCH_NOTE in returned.metadata:
+                self.search_notes.append(returned.metadata[SEARCH_NOTE])
             self.revealed += returned.tools or []
             returned = returned.return_value
         return to_program(returned)

@@ -11,8 +11,8 @@ from pydantic_core import PydanticSerializationError, to_jsonable_python
 
 from toolfold import errors
 from toolfold.errors import EngineCrashed, ToolfoldError, entry_for
-from toolfold.interfaces.prompts import Form, lessons, tools_text
-from toolfold.models import CallRecord, File, Media, Outcome, Problem, ToolSpec, Value
+from toolfold.interfaces.prompts import Form, lessons, text_schema, tools_text
+from toolfold.models import CallRecord, Media, Outcome, Problem, ToolSpec, Value
 from toolfold.tools.learning import ToolLessons
 from toolfold.tools.tool import python_name
 from toolfold.tools.values import is_plain
@@ -39,7 +39,8 @@ def to_return(
     revealed: Sequence[str] = (),
 ) -> ToolReturn[Any]:  # fmt: skip
     """Result of a finished program, with the content that tools returned beside their values."""
-    pictures = [picture(file) for file in outcome.files if file.mime.startswith("image/")][:_MOST_PICTURES]
+    images = [file for file in outcome.files if file.mime.startswith("image/")][:_MOST_PICTURES]
+    pictures = [_binary(file.data, file.mime, file.name) for file in images]
     return ToolReturn(
         return_value=_return_value(outcome),
         content=[*content, *pictures] or None,
@@ -166,8 +167,7 @@ def to_model(value: Value) -> Any:
             link = _LINKS.get(value.name)
             return value.uri if link is None else link(url=value.uri)
         case Media():
-            content = BinaryContent(data=value.data, media_type=value.mime, identifier=value.name or None)
-            return BinaryContent.narrow_type(content)
+            return _binary(value.data, value.mime, value.name or None)
         case dict():
             return {key: to_model(item) for key, item in value.items()}
         case list():
@@ -175,9 +175,8 @@ def to_model(value: Value) -> Any:
     return value
 
 
-def picture(file: File) -> BinaryContent:
-    content = BinaryContent(data=file.data, media_type=file.mime, identifier=file.name)
-    return BinaryContent.narrow_type(content)
+def _binary(data: bytes, mime: str, name: str | None) -> BinaryContent:
+    return BinaryContent.narrow_type(BinaryContent(data=data, media_type=mime, identifier=name))
 
 
 def has_media(value: Value) -> bool:
@@ -203,6 +202,8 @@ def _mime_of(link: ImageUrl | AudioUrl | DocumentUrl | VideoUrl) -> str:
 
 RUN_CODE: Final = "run_code"
 SEARCH: Final = "search_tools"
+SEARCH_NOTE: Final = "toolfold_found"
+"""The key in the metadata of a search's answer; the model does not see it."""
 
 _HEAD: Final = """\
 Run a Python program that calls tools. Only what it prints and the value of its last expression come back to you; \
@@ -217,28 +218,15 @@ SEARCH_DESCRIPTION: Final = f"""\
 Find tools by what they do. The answer has the signature of each tool that was found and says how to call it: \
 in a program of `{RUN_CODE}`, directly, or both. Search again with other words if nothing fits."""
 
-# Any: a JSON Schema.
-RUN_CODE_SCHEMA: Final[dict[str, Any]] = {
-    "type": "object",
-    "properties": {"code": {"type": "string", "description": "The program, whole."}},
-    "required": ["code"],
-    "additionalProperties": False,
-}
-
-# Any: the same.
-SEARCH_SCHEMA: Final[dict[str, Any]] = {
-    "type": "object",
-    "properties": {"query": {"type": "string", "description": "What is needed, in a few words, or a part of a name."}},
-    "required": ["query"],
-    "additionalProperties": False,
-}
+RUN_CODE_SCHEMA: Final = text_schema("code", "The program, whole.")
+SEARCH_SCHEMA: Final = text_schema("query", "What is needed, in a few words, or a part of a name.")
 
 IN_CODE: Final = f"call these in a program of `{RUN_CODE}`"
 DIRECTLY: Final = "call these directly"
 
 
 def run_code_description(
-    specs: Sequence[ToolSpec], *, budget_characters: int | None = None, form: Form = "dense",
+    specs: Sequence[ToolSpec], budget_characters: int | None = None, form: Form = "dense",
     snapshot: ToolLessons | None = None, files: str = "",
 ) -> str:  # fmt: skip
     """The description of `run_code`: how to write a program, the signatures of what it may call, and its files."""

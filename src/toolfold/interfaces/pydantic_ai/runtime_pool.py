@@ -20,7 +20,7 @@ from toolfold.engines.registry import chosen_engine
 from toolfold.errors import ToolfoldError, UsageError
 from toolfold.execution.described_files import DescribedFiles, describe_files
 from toolfold.interfaces.prompts import Form
-from toolfold.interfaces.pydantic_ai.nested_calls import LongPrograms
+from toolfold.interfaces.pydantic_ai.nested_calls import LongPrograms, through_pydantic_ai
 from toolfold.interfaces.pydantic_ai.render import run_code_description
 from toolfold.ledger.base import Ledger
 from toolfold.ledger.memory import MemoryLedger
@@ -30,7 +30,7 @@ from toolfold.runtime import Runtime, RuntimeSettings
 from toolfold.service.answers import BoundedMemory
 from toolfold.tools.catalog import Catalog
 from toolfold.tools.learning import Learning, Lessons, ToolLessons
-from toolfold.tools.router import Wrapper, from_record
+from toolfold.tools.router import from_record
 from toolfold.tools.tool import Tool
 
 _K = TypeVar("_K")
@@ -103,12 +103,8 @@ class RuntimePool:
         files: str = "",
     ) -> str:
         """Description of `run_code`; the same object while the tools do not change, because each step asks for it."""
-        return self._descriptions.get(
-            (specs, budget_characters, form, snapshot, files),
-            lambda key: run_code_description(
-                key[0], budget_characters=key[1], form=key[2], snapshot=key[3], files=key[4]
-            ),
-        )
+        key = (specs, budget_characters, form, snapshot, files)
+        return self._descriptions.get(key, lambda key: run_code_description(*key))
 
     async def files_text(self, files: Sequence[File]) -> str:
         """Description of the files that every program has; a guest reads them once."""
@@ -170,10 +166,10 @@ class RuntimePool:
         summaries = await state.ledger.list(limit=1, tenant=key)
         return summaries[0].execution_id if summaries and summaries[0].state == "paused" else ""
 
-    async def runtime(self, specs: tuple[ToolSpec, ...], step: Wrapper) -> Runtime:
-        """A runtime for exactly these tools, whose calls take this step."""
+    async def runtime(self, specs: tuple[ToolSpec, ...]) -> Runtime:
+        """A runtime for exactly these tools."""
         state = await self._ready_state()
-        return state.runtimes.get(specs, lambda key: self._build_runtime(state, key, step))
+        return state.runtimes.get(specs, lambda key: self._build_runtime(state, key))
 
     async def _ready_state(self) -> _LoopState:
         state = self._states.get(asyncio.get_running_loop())
@@ -181,14 +177,11 @@ class RuntimePool:
             raise UsageError("the toolset is not entered; run it in an agent, or use `async with toolset:`")
         async with state.lock:
             if state.engine is None:
-                await self._start_engine(state)
+                engine = self._chosen_engine()
+                await engine.__aenter__()
+                state.engine = engine
+                self._learning(state)
         return state
-
-    async def _start_engine(self, state: _LoopState) -> None:
-        engine = self._chosen_engine()
-        await engine.__aenter__()
-        state.engine = engine
-        self._learning(state)
 
     def _learning(self, state: _LoopState) -> Learning:
         """Learning shared by all runtimes; opens the ledger."""
@@ -204,14 +197,14 @@ class RuntimePool:
     def _chosen_engine(self) -> Engine:
         return chosen_engine(self._engine, self._engine_options, EngineSettings(limits=self._limits))
 
-    def _build_runtime(self, state: _LoopState, specs: Iterable[ToolSpec], step: Wrapper) -> Runtime:
+    def _build_runtime(self, state: _LoopState, specs: Iterable[ToolSpec]) -> Runtime:
         assert state.engine is not None
         settings = RuntimeSettings(
             engine=_SharedEngine(state.engine),
             limits=self._limits,
             ledger=state.ledger,
             learn=self._learning(state),
-            steps=(from_record, step),
+            steps=(from_record, through_pydantic_ai),
             entry_name="run_code",
             interface="pydantic_ai",
             telemetry=False,  # Pydantic AI traces each call already

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Awaitable, Callable, Container, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias
 
 from pydantic import TypeAdapter
@@ -36,8 +36,16 @@ from toolfold.interfaces.pydantic_ai.callers import (
     is_listing_for_code,
     listing_for_code,
     spec_of,
+    with_mark,
 )
-from toolfold.interfaces.pydantic_ai.render import DIRECTLY, IN_CODE, SEARCH, SEARCH_DESCRIPTION, SEARCH_SCHEMA
+from toolfold.interfaces.pydantic_ai.render import (
+    DIRECTLY,
+    IN_CODE,
+    SEARCH,
+    SEARCH_DESCRIPTION,
+    SEARCH_NOTE,
+    SEARCH_SCHEMA,
+)
 from toolfold.interfaces.pydantic_ai.runtime_pool import with_unique_names
 from toolfold.models import AllowedCallers, ToolSpec
 from toolfold.prompts.python_stubs import first_line
@@ -48,8 +56,6 @@ SearchResult: TypeAlias = str | Tool[Any] | ToolDefinition | Callable[..., Any]
 """A tool that a search gives: its name, or itself."""
 SearchFunction: TypeAlias = Callable[[str], Sequence[SearchResult] | Awaitable[Sequence[SearchResult]]]
 
-NOTE: Final = "toolfold_found"
-"""The key in the metadata of a search's answer; the model does not see it."""
 SEVERAL: Final = "toolfold_found_by_program"
 """The key in the metadata of `run_code`, where a program searched."""
 
@@ -126,7 +132,8 @@ class ToolSearchToolset(WrapperToolset[AgentDepsT]):
             unset=unset,
         )
         direct = [name for name in _noted_names(ctx.messages, "direct") if name in tools]
-        return {SEARCH: search, **{name: _as_direct(tools[name]) for name in direct}}
+        # A code mode around this toolset must not take them for its programs.
+        return {SEARCH: search, **{name: with_mark(tools[name], "direct") for name in direct}}
 
     async def call_tool(
         self, name: str, tool_args: dict[str, Any], ctx: RunContext[AgentDepsT], tool: ToolsetTool[AgentDepsT]
@@ -156,7 +163,8 @@ class ToolSearchToolset(WrapperToolset[AgentDepsT]):
         names = (
             await self._search_names(query, search.tools) if self.search_fn else await self._hits(query, search.tools)
         )
-        tools = {**search.tools, **await self._returned_tools(ctx)}
+        with listing_for_code():
+            tools = {**search.tools, **await self._memory.toolset.get_tools(ctx)}
         has_code_mode = search.unset == "code" or any(is_code_mode(member) for member in toolsets_of(ctx))
         ways: dict[str, list[ToolDefinition]] = {"code": [], "direct": []}
         for name in dict.fromkeys(names):
@@ -169,11 +177,7 @@ class ToolSearchToolset(WrapperToolset[AgentDepsT]):
                 ways[callers].append(definition)
         names_by_way = {way: [member.name for member in members[: self.max_results]] for way, members in ways.items()}
         text = _describe(ways["code"][: self.max_results], ways["direct"][: self.max_results])
-        return ToolReturn(return_value=text, metadata={NOTE: {"query": query, **names_by_way}})
-
-    async def _returned_tools(self, ctx: RunContext[AgentDepsT]) -> dict[str, ToolsetTool[AgentDepsT]]:
-        with listing_for_code():
-            return await self._memory.toolset.get_tools(ctx)
+        return ToolReturn(return_value=text, metadata={SEARCH_NOTE: {"query": query, **names_by_way}})
 
     async def _hits(self, query: str, tools: dict[str, ToolsetTool[AgentDepsT]]) -> list[str]:
         specs = tuple(spec_of(tool.tool_def) for tool in tools.values())
@@ -231,8 +235,8 @@ def _notes(messages: Iterable[ModelMessage]) -> Iterator[dict[str, Any]]:
         for part in message.parts if isinstance(message, ModelRequest) else ():
             if isinstance(part, ToolReturnPart) and isinstance(part.metadata, dict):
                 yield from part.metadata.get(SEVERAL, [])
-                if NOTE in part.metadata:
-                    yield part.metadata[NOTE]
+                if SEARCH_NOTE in part.metadata:
+                    yield part.metadata[SEARCH_NOTE]
 
 
 def _noted_names(messages: Iterable[ModelMessage], way: str) -> list[str]:
@@ -257,9 +261,3 @@ def _describe(in_code: Sequence[ToolDefinition], direct: Sequence[ToolDefinition
         lines = [f"- {definition.name}: {first_line(spec_of(definition))}" for definition in direct]
         parts.append("\n".join([f"{DIRECTLY}:", *lines]))
     return "\n\n".join(parts) or "nothing was found; search with other words"
-
-
-def _as_direct(tool: ToolsetTool[AgentDepsT]) -> ToolsetTool[AgentDepsT]:
-    """A found tool for the model: a code mode around this toolset must not take it for its programs."""
-    metadata = {**(tool.tool_def.metadata or {}), MARK: "direct"}
-    return replace(tool, tool_def=replace(tool.tool_def, metadata=metadata))

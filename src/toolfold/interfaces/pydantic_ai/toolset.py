@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import secrets
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from os import PathLike
 from typing import Any, Final, Self, Unpack
@@ -33,18 +33,18 @@ from toolfold.errors import ToolfoldError
 from toolfold.execution.registry import drive
 from toolfold.interfaces.prompts import Form
 from toolfold.interfaces.pydantic_ai.callers import (
-    MARK,
     callers_of,
     is_listing_siblings,
     listing_for_code,
     listing_siblings,
     spec_of,
+    with_mark,
 )
-from toolfold.interfaces.pydantic_ai.deferred import NestedAnswers, answers_in, note_of
-from toolfold.interfaces.pydantic_ai.nested_calls import LongProgram, NestedCalls, call_deferral, through_pydantic_ai
+from toolfold.interfaces.pydantic_ai.deferred import NOTE, NestedAnswers, answers_in
+from toolfold.interfaces.pydantic_ai.nested_calls import LongProgram, NestedCalls, call_deferral
 from toolfold.interfaces.pydantic_ai.render import RUN_CODE, RUN_CODE_SCHEMA, to_exception, to_retry, to_return
 from toolfold.interfaces.pydantic_ai.runtime_pool import RuntimePool, with_unique_names
-from toolfold.interfaces.pydantic_ai.search import NOTE, SEVERAL, searches_of
+from toolfold.interfaces.pydantic_ai.search import SEVERAL, searches_of, toolsets_of
 from toolfold.ledger.base import Ledger
 from toolfold.models import File, Limits, Outcome, Paused
 from toolfold.runtime import Runtime
@@ -198,12 +198,11 @@ class CodeModeToolset(WrapperToolset[AgentDepsT]):
             return await self.wrapped.call_tool(name, tool_args, ctx, tool)
         toolset, tools = await self._all_tools(ctx, tool)
         specs = with_unique_names(spec_of(toolset_tool.tool_def) for toolset_tool in tools.values())
-        runtime = await self.home.runtime(specs, through_pydantic_ai)
+        runtime = await self.home.runtime(specs)
         nested = NestedCalls(
             manager=_manager(ctx, toolset, tools),
             outer_id=ctx.tool_call_id or "",
             stop=runtime.executions.cancel,
-            search_note_key=NOTE,
         )
         nested.enter()
         nested, outcome = await self._run(runtime, nested, ctx, tool_args["code"])
@@ -278,9 +277,8 @@ class CodeModeToolset(WrapperToolset[AgentDepsT]):
             step = await drive(runtime, step, nested.answer)
             if isinstance(step, Paused):
                 await runtime.executions.release(step.execution_id)
-                raise ApprovalRequired(
-                    note_of(step.execution_id, [nested.waiting_for(call) for call in step.approvals])
-                )
+                calls = [nested.waiting_for(call) for call in step.approvals]
+                raise ApprovalRequired({NOTE: {"execution_id": step.execution_id, "calls": calls}})
             return step
         except ToolfoldError as error:
             raise to_exception(error, had_paused=bool(nested.answers.execution_id)) from error
@@ -297,20 +295,14 @@ class CodeModeToolset(WrapperToolset[AgentDepsT]):
         self, ctx: RunContext[AgentDepsT], tool: _RunCode[AgentDepsT]
     ) -> tuple[AbstractToolset[AgentDepsT], dict[str, ToolsetTool[AgentDepsT]]]:
         """The wrapped tools, those beside them, and those that a tool search of the same agent has found."""
-        searches = searches_of(ctx)
-        results = [(search, await search.found_for_code(ctx)) for search in searches]
-        if not tool.siblings and not any(more for _, more in results):
-            return self.wrapped, tool.tools
-        routes: dict[str, AbstractToolset[AgentDepsT]] = dict.fromkeys(tool.tools, self.wrapped)
         root = root_of(ctx)
-        if root is not None:
-            routes |= dict.fromkeys(tool.siblings, root)
-        all_tools = dict(tool.tools)
-        for search, more in results:
-            for name, toolset_tool in more.items():
-                routes.setdefault(name, search)
-                all_tools.setdefault(name, toolset_tool)
-        return _RoutingToolset(self.wrapped, routes), all_tools
+        routes: dict[str, AbstractToolset[AgentDepsT]] = {} if root is None else dict.fromkeys(tool.siblings, root)
+        tools = dict(tool.tools)
+        for search in searches_of(ctx):
+            for name, found_tool in (await search.found_for_code(ctx)).items():
+                if name not in tools:
+                    tools[name], routes[name] = found_tool, search
+        return _RoutingToolset(self.wrapped, routes) if routes else self.wrapped, tools
 
 
 @dataclass
@@ -320,7 +312,7 @@ class _RoutingToolset(WrapperToolset[AgentDepsT]):
     async def call_tool(
         self, name: str, tool_args: dict[str, Any], ctx: RunContext[AgentDepsT], tool: ToolsetTool[AgentDepsT]
     ) -> Any:
-        return await self.routes[name].call_tool(name, tool_args, ctx, tool)
+        return await self.routes.get(name, self.wrapped).call_tool(name, tool_args, ctx, tool)
 
 
 def _manager(
@@ -368,7 +360,7 @@ async def sibling_tools(
 ) -> dict[str, ToolsetTool[AgentDepsT]]:
     """Tools marked `code` or `both` in other toolsets of the agent; `UserError` if the model sees one marked `code`."""
     root = root_of(ctx)
-    if root is None or not _has_siblings(root, own):
+    if root is None or not _has_siblings(ctx, own):
         return {}
     with listing_siblings():
         visible_tools = await root.get_tools(ctx)
@@ -387,14 +379,12 @@ def root_of(ctx: RunContext[AgentDepsT]) -> AbstractToolset[AgentDepsT] | None:
     return None if ctx.tool_manager is None else ctx.tool_manager.toolset
 
 
-def _has_siblings(root: AbstractToolset[AgentDepsT], own: AbstractToolset[AgentDepsT]) -> bool:
+def _has_siblings(ctx: RunContext[AgentDepsT], own: AbstractToolset[AgentDepsT]) -> bool:
     """Whether there is anything to list: each step would pay for it."""
-    toolsets, own_toolsets = list[AbstractToolset[AgentDepsT]](), list[AbstractToolset[AgentDepsT]]()
-    root.apply(toolsets.append)
-    own.apply(own_toolsets.append)
-    own_ids = {id(toolset) for toolset in own_toolsets}
+    own_ids = set[int]()
+    own.apply(lambda toolset: own_ids.add(id(toolset)))
     # An agent always has a toolset for its own functions, mostly an empty one.
-    return any(id(toolset) not in own_ids and getattr(toolset, "tools", True) for toolset in toolsets)
+    return any(id(toolset) not in own_ids and getattr(toolset, "tools", True) for toolset in toolsets_of(ctx))
 
 
 # ----------------------------------------------------------------------------------------------------
@@ -436,13 +426,7 @@ class _CodeMarkedToolset(WrapperToolset[AgentDepsT]):
     async def get_tools(self, ctx: RunContext[AgentDepsT]) -> dict[str, ToolsetTool[AgentDepsT]]:
         with listing_for_code():
             tools = await self.wrapped.get_tools(ctx)
-        return {
-            name: replace(
-                tool, tool_def=replace(tool.tool_def, metadata={**(tool.tool_def.metadata or {}), MARK: "code"})
-            )
-            for name, tool in tools.items()
-            if callers_of(tool.tool_def) != "direct"
-        }
+        return {name: with_mark(tool, "code") for name, tool in tools.items() if callers_of(tool.tool_def) != "direct"}
 
 
 def _is_direct(_: RunContext[Any], definition: ToolDefinition) -> bool:

@@ -155,7 +155,6 @@ class ServerSupervisor:
         self._auth = SignIn(server, tokens, self._wait_for_person) if server.auth is not None else None
         self._deadline: asyncio.Timeout | None = None
         self._stale = asyncio.Event()
-        """Set when the server's list of tools has changed."""
         self._reconnect_requested = asyncio.Event()
         """Set when a call waits for the server, so that the next attempt need not."""
         self._ready_at = math.inf

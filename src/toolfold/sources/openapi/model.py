@@ -46,7 +46,6 @@ class Operation(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One operation of an API."""
 
     name: str
-    """Within its API."""
     method: Method
     path: str
     description: str = ""
@@ -55,9 +54,7 @@ class Operation(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     arguments: tuple[Argument, ...] = ()
     body: Body | None = None
     accept: str = ""
-    """Media type of its replies."""
     server: str = ""
-    """Server of its own, if any."""
     input_schema: bytes = b""
     """Packed, like the schemas below: most of them are never used."""
     output_schema: bytes = b""
@@ -73,7 +70,6 @@ class ApiIndex(msgspec.Struct, frozen=True, kw_only=True):
     """The first of its servers; empty for none."""
     operations: tuple[Operation, ...]
     schemas: dict[str, bytes]
-    """Targets of references."""
     warnings: tuple[str, ...] = ()
 
 

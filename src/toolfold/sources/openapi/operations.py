@@ -177,7 +177,6 @@ class _PathOperation(msgspec.Struct):
     path: str
     operation: Json
     shared: Mapping[str, Json]
-    """Entry of its path."""
     name: str = ""
 
     @property

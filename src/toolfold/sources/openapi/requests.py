@@ -132,7 +132,6 @@ class BodyPlan(ArgumentPlan):
 
     body: Body | None = None
     additional_properties: Json = False
-    """Schema of undeclared arguments."""
 
 
 def body_plan(request_body: Json, references: References, convert: Conversion, used_names: set[str]) -> BodyPlan:

@@ -294,7 +294,6 @@ class Credentials:
         self._env = env
         self._secret = auth.secret
         self._token = ""
-        """oauth2: access token."""
         self._expires = 0.0
         self._lock = PerLoop(asyncio.Lock)
         self._learn(auth.secret)
