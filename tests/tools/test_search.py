@@ -144,7 +144,7 @@ def test_a_tool_is_described_in_three_levels_of_detail() -> None:
 
 
 async def test_search_tools_is_a_tool_like_any_other() -> None:
-    tool = search_tool(lambda: Index(TOOLS))
+    tool = search_tool(lambda _tenant: Index(TOOLS))
     router = Router(Catalog([tool]))
 
     reply = await router.serve(Call(id=1, tool="search_tools", arguments={"query": "email", "detail": "name"}))

@@ -67,7 +67,7 @@ class RuntimeTools:
         self._has_tools = len(catalog) > 0
         if catalog.get(SEARCH_SPEC.name) is None:
             # Also where there is nothing to find yet: a caller may bring tools of its own.
-            catalog = catalog.with_tools([search_tool(self.index)])
+            catalog = catalog.with_tools([search_tool(lambda _tenant: self.index())])
         specs = catalog.specs if self._has_tools else ()
         self.specs = tuple(spec for spec in specs if spec.allowed_callers != "direct")
         self.repeatable = _repeatable(self.specs)

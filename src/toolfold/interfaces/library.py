@@ -27,12 +27,12 @@ from toolfold.config.build import (
 from toolfold.config.find import find_config
 from toolfold.errors import UsageError, install_extra
 from toolfold.execution.request import RuntimeSettings, change_settings, merge_options
-from toolfold.models import Json, Outcome, Paused, ProgramOptions, StartOptions, ToolSpec, Value
+from toolfold.models import Outcome, Paused, ProgramOptions, StartOptions, ToolSpec
 from toolfold.runtime import Runtime
 from toolfold.tools.catalog import Catalog
 from toolfold.tools.policy import Policy
 from toolfold.tools.search import SEARCH_SPEC, Index, search_tool
-from toolfold.tools.tool import CallContext, Globs, Tool, python_name
+from toolfold.tools.tool import Globs, Tool, python_name
 
 if TYPE_CHECKING:
     from toolfold.execution.request import SettingsKeywords
@@ -222,26 +222,15 @@ class BridgedRuntime(Runtime):
 
     def _offered_tools(self) -> list[Tool]:
         bridged = with_python_names(without_local(self._bridge.tools(), self._local))
-        return [*with_policies(self._config, [*self._local, *bridged]), self._search_tool()]
+        return [*with_policies(self._config, [*self._local, *bridged]), search_tool(self._index_for)]
 
-    def _search_tool(self) -> Tool:
-        """A search that finds only what the tenant may call."""
-
-        async def call_within(arguments: Mapping[str, Value], context: CallContext) -> list[dict[str, Json]]:
-            hidden = self.hidden_from(context.tenant)
-            if hidden not in self._indexes:
-                visible_specs = [
-                    spec for spec in self.tools if spec.name not in hidden and spec.name != SEARCH_SPEC.name
-                ]
-                self._indexes[hidden] = Index(visible_specs)
-            search = search_tool(lambda: self._indexes[hidden]).call_within
-            assert search is not None, "the search always takes a context"
-            # Any: what a search returns is JSON.
-            hits: Any = await search(arguments, context)
-            return list(hits)
-
-        # The catalog is replaced as a whole, and not there yet at first.
-        return replace(search_tool(lambda: self.catalog.index()), call_within=call_within)  # noqa: PLW0108
+    def _index_for(self, tenant: str) -> Index:
+        """The tools that a search finds: only those that the tenant may call."""
+        hidden = self.hidden_from(tenant)
+        if hidden not in self._indexes:
+            specs = [spec for spec in self.tools if spec.name not in hidden and spec.name != SEARCH_SPEC.name]
+            self._indexes[hidden] = Index(specs)
+        return self._indexes[hidden]
 
 
 def is_granted(tool: Tool) -> bool:

@@ -45,13 +45,10 @@ def plain_characters(text: str) -> tuple[str, tuple[str, ...]]:
         pieces.append(piece)
     cleaned = "".join(pieces)
     notes = ["read typographic quotes as plain ones"] if has_quotes else []
-    if len(cleaned) != len(text) or any(_is_odd(old, new) for old, new in zip(text, cleaned, strict=True)):
+    pairs = zip(text, cleaned, strict=False)
+    if len(cleaned) != len(text) or any(old != new and new not in "\"'" for old, new in pairs):
         notes.append("read characters that only look like spaces or signs of Python as those")
     return cleaned, tuple(notes)
-
-
-def _is_odd(old: str, new: str) -> bool:
-    return old != new and new not in "\"'"
 
 
 def _requote(piece: str) -> str:

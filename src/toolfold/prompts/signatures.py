@@ -322,7 +322,8 @@ def note_on_argument(known: str, name: str, schema: Json, *, has_default: bool) 
         return ""
     text = _OPTIONAL.sub("", note_on(schema, _LONGEST_NOTE)).strip()
     text = (_DEFAULT.sub("", text) if has_default else text).rstrip(". ")
-    text = "" if _repeats(f"{known} {name}", text) else _ARTICLE.sub("", text)
+    new_words = set(_stems(text)) - set(_stems(f"{known} {name}")) - _EMPTY_WORDS
+    text = _ARTICLE.sub("", text) if new_words else ""
     limits = ", ".join(_limits(schema, text))
     return f"{text} ({limits})" if text and limits else text or limits
 
@@ -336,10 +337,6 @@ def inner_notes(known_words: str, name: str, schema: Json, root: Json) -> Iterat
         note = note_on_argument(f"{known_words} {name}", key, subschema, has_default=False)
         if note and key.isidentifier():
             yield f"{name}.{key}", note
-
-
-def _repeats(known_words: str, note: str) -> bool:
-    return not set(_stems(note)) - set(_stems(known_words)) - _EMPTY_WORDS
 
 
 def _stems(text: str) -> Iterator[str]:

@@ -72,7 +72,9 @@ def _resolve_annotation(annotation: Any, names: dict[str, Any]) -> Any:
     if annotation is inspect.Parameter.empty:
         return Any
     holder = SimpleNamespace(__annotations__={"it": annotation})
-    return _portable(typing.get_type_hints(holder, globalns=names, include_extras=True)["it"])
+    hint = typing.get_type_hints(holder, globalns=names, include_extras=True)["it"]
+    # Before Python 3.12, pydantic refuses `typing.TypedDict`s.
+    return hint if sys.version_info >= (3, 12) else _make_portable(hint, {})
 
 
 def _resolve_or_any(signature: inspect.Signature, names: dict[str, Any]) -> Any:
@@ -81,11 +83,6 @@ def _resolve_or_any(signature: inspect.Signature, names: dict[str, Any]) -> Any:
     # As above; and a tool works without a word on what it returns.
     except Exception:  # noqa: BLE001
         return Any
-
-
-def _portable(annotation: Any) -> Any:
-    """Annotation with `typing.TypedDict`s, which pydantic refuses before Python 3.12, replaced."""
-    return annotation if sys.version_info >= (3, 12) else _make_portable(annotation, {})
 
 
 def _make_portable(annotation: Any, cache: dict[Any, Any]) -> Any:

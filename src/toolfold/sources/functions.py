@@ -193,19 +193,19 @@ def _call(fn: Function, signature: inspect.Signature) -> Callable[[Mapping[str, 
         fn = _accept_keywords(fn, positional_only)
     if inspect.iscoroutinefunction(fn) or inspect.iscoroutinefunction(type(fn).__call__):
         return lambda arguments: fn(**arguments)  # its coroutine, with none of ours around it
-
-    async def call(arguments: Mapping[str, Any]) -> Any:
-        context = contextvars.copy_context()
-        run = functools.partial(context.run, _run, fn, arguments)
-        result = await asyncio.get_running_loop().run_in_executor(_threads, run)
-        return await result if inspect.isawaitable(result) else result
-
-    return call
+    return lambda arguments: in_thread(fn, **arguments)
 
 
-def _run(fn: Function, arguments: Mapping[str, Any]) -> Any:
+async def in_thread(fn: Function, /, *args: Any, **arguments: Any) -> Any:
+    """Call a function in one of the tools' threads, with the caller's context."""
+    run = functools.partial(contextvars.copy_context().run, _run, fn, *args, **arguments)
+    result = await asyncio.get_running_loop().run_in_executor(_threads, run)
+    return await result if inspect.isawaitable(result) else result
+
+
+def _run(fn: Function, /, *args: Any, **arguments: Any) -> Any:
     try:
-        return fn(**arguments)
+        return fn(*args, **arguments)
     except StopIteration as error:
         # A future cannot hold it: the call would never end.
         raise RuntimeError("StopIteration") from error

@@ -355,11 +355,11 @@ def describe(spec: ToolSpec, detail: Detail = "signature") -> dict[str, Json]:
     return description
 
 
-def search_tool(index_source: Callable[[], Index]) -> Tool:
-    """The tool `search_tools`; `index_source` gives the index as it is at the time of a call."""
+def search_tool(index_source: Callable[[str], Index]) -> Tool:
+    """The tool `search_tools`; `index_source` gives a tenant's index as it is at the time of a call."""
 
     async def call(arguments: Mapping[str, Value], context: CallContext = _NO_CONTEXT) -> list[dict[str, Json]]:
-        index = index_source()
+        index = index_source(context.tenant)
         if context.learned is not None:
             index = await context.learned(index, context.tenant)
         if context.outside:

@@ -342,7 +342,7 @@ class _ReplyCache:
 
     async def serve(self, request: CallRequest, rest: Handler, key: str | None, seconds: float) -> Value:
         """The reply kept for this call, or the rest's own."""
-        arguments = _digest(request)
+        arguments = sha256(msgspec.json.encode(request.call.arguments, order="deterministic")).digest()
         slot = ((request.context or CallContext()).tenant, request.call.tool, arguments if key is None else key)
         in_flight = self._in_flight.get()
         while entry := self._fresh(slot) or in_flight.get(slot):
@@ -408,10 +408,6 @@ def _again(request: CallRequest, end: _End) -> Value:
 def _own(request: CallRequest, value: Value) -> Value:
     """A direct caller holds the very value and may change it; a program is sent a copy anyway."""
     return copy.deepcopy(value) if request.caller == "direct" else value
-
-
-def _digest(request: CallRequest) -> bytes:
-    return sha256(msgspec.json.encode(request.call.arguments, order="deterministic")).digest()
 
 
 # ----------------------------------------------------------------------------------------------------

@@ -166,7 +166,7 @@ class Fleet:
             for link in self._links.values()
             if not link.is_draining and self._unfit.get(link.facts.node_id, 0.0) <= now
         ]
-        return min(usable, key=_fullness, default=None)
+        return min(usable, key=lambda link: (0 < link.room.free_bytes < SCARCE_BYTES, link.load), default=None)
 
     def rest(self, link: NodeLink) -> None:
         """Give it no program for a moment."""
@@ -255,11 +255,6 @@ class Fleet:
             _log.warning("%s", error)
         finally:
             self._joining.pop(node.node_id, None)
-
-
-def _fullness(link: NodeLink) -> tuple[bool, float]:
-    is_scarce = 0 < link.room.free_bytes < SCARCE_BYTES
-    return is_scarce, link.load
 
 
 class RayEngine:

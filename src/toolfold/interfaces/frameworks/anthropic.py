@@ -252,12 +252,8 @@ _NESTED_ID: Final = re.compile(r"toolu_([0-9a-f]{16})_([0-9]{1,9})", re.ASCII)
 
 def read_tools(definitions: Sequence[Item], *, used_names: frozenset[str]) -> dict[str, ToolSpec]:
     """The definitions that the host answers, by name; hosted tools are left out."""
-    callers = [callers_of(definition) for definition in definitions]
-    own = [
-        (definition, allowed)
-        for definition, allowed in zip(definitions, callers, strict=True)
-        if not is_hosted(definition)
-    ]
+    callers = [(definition, callers_of(definition)) for definition in definitions]
+    own = [(definition, allowed) for definition, allowed in callers if not is_hosted(definition)]
     names = [definition.get("name") for definition, _ in own]
     for name in names:
         if not isinstance(name, str) or not name:

@@ -107,7 +107,9 @@ class _EnvironmentRunner:
         if self._seed is None:
             return child
         self._programs += 1
-        return child.with_seed(self._seed, f"{self._number}_{self._programs}")
+        name = f"{self._number}_{self._programs}"
+        digest = hashlib.sha256(f"{self._seed} {name}".encode()).digest()
+        return replace(child, seed=int.from_bytes(digest[:4]), name=name)
 
 
 @asynccontextmanager
@@ -129,10 +131,6 @@ class _LocalChild:
     room: asyncio.Semaphore
     seed: int | None = None
     name: str = ""
-
-    def with_seed(self, seed: int, name: str) -> _LocalChild:
-        digest = hashlib.sha256(f"{seed} {name}".encode()).digest()
-        return replace(self, seed=int.from_bytes(digest[:4]), name=name)
 
     # Any: arguments are JSON.
     async def call_tool(

@@ -32,7 +32,6 @@ from toolfold.interfaces.callback.parent import ParentTools
 from toolfold.interfaces.callback.server import TOOL
 from toolfold.interfaces.gem.actions import ActionTool, FiveValues, callable_tools, instructions
 from toolfold.interfaces.gem.child import Child, ChildConnection, ChildRunner, SharedConnection
-from toolfold.models import ToolSpec
 
 # ----------------------------------------------------------------------------------------------------
 # Calls of the user's `tool_executor`: threads in, five values out, exceptions as words.
@@ -220,8 +219,8 @@ class ProgrammaticToolCallingTool(ActionTool):
         """What a model must know to use this tool."""
         example = {"code": 'files = tools.list_files(path=".")\nresult = len(files)'}
         text = instructions("Programs that call tools", self.get_available_tools(), example)
-        specs = self._specs()
-        return f"{text}\n\n{callable_tools(specs)}" if specs else text
+        listed = [ListedTool.model_validate(entry) for entry in self._offered_tools(None) or ()]
+        return f"{text}\n\n{callable_tools(grant_tools('', listed, ()))}" if listed else text
 
     # Any: JSON schemas.
     def get_available_tools(self) -> list[dict[str, Any]]:
@@ -270,10 +269,6 @@ class ProgrammaticToolCallingTool(ActionTool):
         if requested is None:
             return None if entries_by_name is None else list(entries_by_name.values())
         return [(entries_by_name or {}).get(entry, entry) if isinstance(entry, str) else entry for entry in requested]
-
-    def _specs(self) -> tuple[ToolSpec, ...]:
-        listed = self._offered_tools(None)
-        return () if listed is None else grant_tools("", [ListedTool.model_validate(entry) for entry in listed], ())
 
 
 _current_handler: ContextVar[CallHandler] = ContextVar("toolfold_gem_answers")

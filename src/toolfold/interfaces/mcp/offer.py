@@ -217,7 +217,7 @@ class Offer:
         self._left_out = left_out or {}
         self._servers: Bridge | None = None
         self._index = Index(())
-        self._search_tool = _with_missing_servers(search_tool(lambda: self._index), self._missing)
+        self._search_tool = _with_missing_servers(search_tool(lambda _tenant: self._index), self._missing)
         self._specs: tuple[ToolSpec, ...] = ()
         self._is_stale = False
         self._announced_description = ""

@@ -213,7 +213,8 @@ class ProgrammaticToolExecutor:
             write_stubs(definitions.values(), tools, self._stub_dir)
         if tools and SEARCH_SPEC.name not in definitions:
             specs = [tool.spec for tool in tools]
-            tools = (*tools, search_tool(functools.cache(lambda: Index(specs))))
+            index = functools.cache(lambda: Index(specs))
+            tools = (*tools, search_tool(lambda _tenant: index()))
         steps = wrappers(policy=self._policy) if self._steps is None else self._steps
         return _Routes(definitions, tools, Router(Catalog(tools), wrappers=(record_start, *with_check(steps))))
 

@@ -19,7 +19,7 @@ from toolfold.interfaces.orchestrator.definitions import ToolDefinition
 from toolfold.models import Call, CallRecord, Limits, ToolSpec, Value
 from toolfold.prompts.python_stubs import Stub, write_tree
 from toolfold.sources.agents import ask_agent
-from toolfold.sources.functions import tool_from_function
+from toolfold.sources.functions import in_thread
 from toolfold.tools.catalog import Catalog
 from toolfold.tools.router import CallRequest, Handler, Router, Wrapper
 from toolfold.tools.steps import wrappers
@@ -79,23 +79,15 @@ async def _call(
     fallback: Callable[[dict[str, Any]], Awaitable[Any]],
 ) -> Any:  # fmt: skip
     if is_function and name not in workers and (function := function_map.get(name)) is not None:
-        return await _run_worker(lambda _: function(**payload), function, payload)
+        return await _run_worker(function, **payload)
     worker = workers.get(name) or tool_map.get(name)
-    return await (fallback(payload) if worker is None else _run_worker(worker, worker, payload))
+    return await (fallback(payload) if worker is None else _run_worker(worker, payload))
 
 
-async def _run_worker(worker: Worker, target: Callable[..., Any], payload: dict[str, Any]) -> Any:
-    if inspect.iscoroutinefunction(target) or inspect.iscoroutinefunction(type(target).__call__):
-        return await worker(payload)
-    return await _IN_THREAD({"worker": worker, "payload": payload})
-
-
-def _apply(worker: Any, payload: Any) -> Any:
-    return worker(payload)
-
-
-_IN_THREAD: Final = tool_from_function(_apply).call
-"""The threads that function tools run in: enough for a large `gather`."""
+async def _run_worker(worker: Callable[..., Any], /, *args: Any, **arguments: Any) -> Any:
+    if inspect.iscoroutinefunction(worker) or inspect.iscoroutinefunction(type(worker).__call__):
+        return await worker(*args, **arguments)
+    return await in_thread(worker, *args, **arguments)
 
 
 def _missing_worker(name: str, workers: Mapping[str, Worker]) -> Callable[[dict[str, Any]], Awaitable[Any]]:
@@ -198,16 +190,13 @@ class OutermostProgram:
         return time.perf_counter() - self.began
 
 
-# Any: what a program within a program gives is the interface's own kind of result.
-RunWithin: TypeAlias = "Callable[[str, Inside], Awaitable[Any]]"
-
-
 @dataclass(frozen=True, slots=True)
 class Inside:
     """One program; whoever serves its calls finds it with `current`."""
 
     outermost: OutermostProgram
-    run: RunWithin
+    # Any: what a program within a program gives is the interface's own kind of result.
+    run: Callable[[str, Inside], Awaitable[Any]]
     depth: int = 1
     records: list[CallRecord] = field(default_factory=list)
     """Its calls and those of the programs it ran; times count from the start of the outermost."""

@@ -7,7 +7,7 @@ every wrapper (prefixed, renamed, filtered, combined) and never reaches the mode
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import replace
 from typing import Any, Final, TypeVar, cast, get_args, overload
@@ -25,8 +25,27 @@ MARK: Final = "allowed_callers"
 FROM_CONFIG: Final = "toolfold"
 """The key in the metadata of a tool that `ConfigToolset` has: the module that programs may import it from."""
 
-_for_code: ContextVar[bool] = ContextVar("toolfold_for_code", default=False)
-_for_siblings: ContextVar[bool] = ContextVar("toolfold_beside", default=False)
+
+class _ContextFlag:
+    def __init__(self, name: str) -> None:
+        self._variable: ContextVar[bool] = ContextVar(name, default=False)
+
+    def __bool__(self) -> bool:
+        return self._variable.get()
+
+    @contextmanager
+    def __call__(self) -> Iterator[None]:
+        token = self._variable.set(True)
+        try:
+            yield
+        finally:
+            self._variable.reset(token)
+
+
+listing_for_code: Final = _ContextFlag("toolfold_for_code")
+"""Toolsets that are asked for their tools in it also list those that only programs may call."""
+listing_siblings: Final = _ContextFlag("toolfold_beside")
+"""Code modes that are asked for their tools in it list none, so that only their siblings remain."""
 
 
 def callers_of(definition: ToolDefinition, unset: AllowedCallers = "direct") -> AllowedCallers:
@@ -40,33 +59,6 @@ def check_mark(mark: object, tool: str) -> AllowedCallers:
         raise UsageError(f"allowed_callers of {tool!r} is {mark!r}; it must be 'direct', 'code' or 'both'")
     # mypy does not narrow by `in`.
     return cast("AllowedCallers", mark)
-
-
-@contextmanager
-def _set(flag: ContextVar[bool]) -> Iterator[None]:
-    token = flag.set(True)
-    try:
-        yield
-    finally:
-        flag.reset(token)
-
-
-def listing_for_code() -> AbstractContextManager[None]:
-    """Toolsets that are asked for their tools in here also list those that only programs may call."""
-    return _set(_for_code)
-
-
-def listing_siblings() -> AbstractContextManager[None]:
-    """Code modes that are asked for their tools in here list none, so that only their siblings remain."""
-    return _set(_for_siblings)
-
-
-def is_listing_siblings() -> bool:
-    return _for_siblings.get()
-
-
-def is_listing_for_code() -> bool:
-    return _for_code.get()
 
 
 def with_mark(tool: ToolsetTool[AgentDepsT], mark: AllowedCallers) -> ToolsetTool[AgentDepsT]:
@@ -174,6 +166,6 @@ class _MarkedFunctionToolset(SetMetadataToolset[AgentDepsT]):
 
 def _visible_tools(tools: dict[str, ToolsetTool[AgentDepsT]]) -> dict[str, ToolsetTool[AgentDepsT]]:
     """Tools without those that only programs may call, unless they are listed for programs."""
-    if is_listing_for_code():
+    if listing_for_code:
         return tools
     return {name: tool for name, tool in tools.items() if callers_of(tool.tool_def) != "code"}

@@ -24,7 +24,7 @@ from toolfold.config import Config
 from toolfold.config.build import runtime_settings
 from toolfold.engines.scripted import ScriptedEngine
 from toolfold.interfaces.library import CONNECT_SECONDS, BridgedRuntime, from_config, resolve_config
-from toolfold.interfaces.pydantic_ai.callers import FROM_CONFIG, MARK, is_listing_for_code
+from toolfold.interfaces.pydantic_ai.callers import FROM_CONFIG, MARK, listing_for_code
 from toolfold.interfaces.pydantic_ai.nested_calls import spent_by_program
 from toolfold.interfaces.pydantic_ai.render import to_model
 from toolfold.models import Call, ToolSpec
@@ -88,14 +88,15 @@ class ConfigToolset(AbstractToolset[AgentDepsT]):
         specs = tuple(state.runtime.tools)
         if state.specs != specs:
             state.specs = specs
-            state.definitions = [_definition(spec) for spec in specs if self._is_offered(spec)]
-        in_code = is_listing_for_code()
+            # Not our own search: code mode has one, and Pydantic AI another.
+            offered = [spec for spec in specs if spec.source != "toolfold" and self._policy.permits(spec)]
+            state.definitions = [_definition(spec) for spec in offered]
         return {
             definition.name: ToolsetTool(
                 toolset=self, tool_def=definition, max_retries=ctx.max_retries, args_validator=_VALIDATOR
             )
             for definition in state.definitions
-            if in_code or (definition.metadata or {}).get(MARK) != "code"
+            if listing_for_code or (definition.metadata or {}).get(MARK) != "code"
         }
 
     # Any: as Pydantic AI has it.
@@ -107,8 +108,7 @@ class ConfigToolset(AbstractToolset[AgentDepsT]):
         spec = next((candidate for candidate in runtime.tools if candidate.name == name), None)
         if spec is not None and self._policy.asks(spec) and not ctx.tool_call_approved:
             raise ApprovalRequired
-        spent = spent_by_program()
-        reply = await runtime.call(name, tool_args, spent=spent)
+        reply = await runtime.call(name, tool_args, spent=spent_by_program())
         if reply.error is not None:
             raise ToolFailed(reply.error)
         return to_model(reply.value)
@@ -118,10 +118,6 @@ class ConfigToolset(AbstractToolset[AgentDepsT]):
         if state is None:
             raise UserError("the toolset is not entered; run it in an agent, or use `async with toolset:`")
         return state
-
-    def _is_offered(self, spec: ToolSpec) -> bool:
-        """Not our own search: code mode has one, and Pydantic AI another."""
-        return spec.source != "toolfold" and self._policy.permits(spec)
 
 
 @dataclass

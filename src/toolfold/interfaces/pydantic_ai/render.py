@@ -92,7 +92,8 @@ def account(outcome: Outcome) -> dict[str, Any]:
 # Any: a program's value is whatever it is.
 def _return_value(outcome: Outcome) -> Any:
     printed = "\n".join([*([_printed_text(outcome)] if outcome.stdout.strip() else []), *lessons(outcome)])
-    files = _file_lines(outcome)
+    names = [f"{file.name} ({file.size} bytes)" for file in outcome.files]
+    files = f"Files made: {', '.join(names)}" if names else ""
     value = outcome.value
     if has_media(value):
         media = to_model(value)
@@ -115,11 +116,6 @@ def _how_to_call(problem: Problem | None, direct: Iterable[str]) -> str:
 def _printed_text(outcome: Outcome) -> str:
     text = outcome.stdout.rstrip("\n")
     return f"{text}\n… ({outcome.stdout_cut_bytes} more bytes were cut)" if outcome.stdout_cut_bytes else text
-
-
-def _file_lines(outcome: Outcome) -> str:
-    names = [f"{file.name} ({file.size} bytes)" for file in outcome.files]
-    return f"Files made: {', '.join(names)}" if names else ""
 
 
 def _successful_calls(calls: tuple[CallRecord, ...]) -> Iterable[str]:

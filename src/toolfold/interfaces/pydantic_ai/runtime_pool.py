@@ -11,6 +11,7 @@ import copy
 import logging
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from os import PathLike
 from typing import Any, Final, Generic, Self, TypeAlias, TypeVar
@@ -157,7 +158,9 @@ class RuntimePool:
         if state.users == 0:
             await self.long_programs.close()
             del self._states[loop]
-            await state.close()
+            async with state.exits:
+                for runtime in state.runtimes.values():
+                    await runtime.__aexit__(None, None, None)
 
     async def paused_execution(self, key: str) -> str:
         """Paused execution that was started with this key; empty if there is none."""
@@ -177,17 +180,18 @@ class RuntimePool:
             raise UsageError("the toolset is not entered; run it in an agent, or use `async with toolset:`")
         async with state.lock:
             if state.engine is None:
-                engine = self._chosen_engine()
-                await engine.__aenter__()
-                state.engine = engine
                 self._learning(state)
+                state.engine = await state.exits.enter_async_context(self._chosen_engine())
         return state
 
     def _learning(self, state: _LoopState) -> Learning:
         """Learning shared by all runtimes; opens the ledger."""
         if state.ledger is None:
-            state.owns_ledger = isinstance(self._ledger, str)
-            state.ledger = open_ledger(self._ledger) if isinstance(self._ledger, str) else self._ledger
+            if isinstance(self._ledger, str):
+                state.ledger = open_ledger(self._ledger)
+                state.exits.push_async_callback(state.ledger.close)
+            else:
+                state.ledger = self._ledger
         if state.learning is None:
             store = state.ledger if isinstance(state.ledger, Lessons) else None
             # Shared: what is called a tenant here is one program of a conversation.
@@ -210,7 +214,8 @@ class RuntimePool:
             telemetry=False,  # Pydantic AI traces each call already
             may_ask=True,  # not `Policy(ask=...)`: a handler of the agent may answer on the way, and then the tool runs
         )
-        tools = [Tool(spec=spec, call=_return_reply, prepare=_keep_arguments) for spec in specs]
+        # Pydantic AI checks the arguments, with the tool's own validator.
+        tools = [Tool(spec=spec, call=_return_reply, prepare=lambda arguments: arguments) for spec in specs]
         return Runtime(tools, settings=settings)
 
 
@@ -220,21 +225,10 @@ class _LoopState:
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
     engine: Engine | None = None
     ledger: Ledger | None = None
-    owns_ledger: bool = False
     learning: Learning | None = None
     runtimes: _RecentCache[_Specs, Runtime] = field(default_factory=_RecentCache)
-
-    async def close(self) -> None:
-        try:
-            for runtime in self.runtimes.values():
-                await runtime.__aexit__(None, None, None)
-        finally:
-            try:
-                if self.engine is not None:
-                    await self.engine.__aexit__(None, None, None)
-            finally:
-                if self.owns_ledger and self.ledger is not None:
-                    await self.ledger.close()
+    exits: AsyncExitStack = field(default_factory=AsyncExitStack)
+    """Closes the engine, then a ledger of our own."""
 
 
 class _SharedEngine(EngineWrapper):
@@ -254,8 +248,3 @@ def with_unique_names(specs: Iterable[ToolSpec]) -> tuple[ToolSpec, ...]:
 # Any: the step before it has called the tool, and this is what it returned.
 async def _return_reply(returned: Any) -> Any:
     return returned
-
-
-# Any: Pydantic AI checks the arguments, with the tool's own validator.
-def _keep_arguments(arguments: Any) -> Any:
-    return arguments

@@ -33,7 +33,6 @@ from toolfold.interfaces.pydantic_ai.callers import (
     MARK_ON_FUNCTION,
     FunctionToolset,
     callers_of,
-    is_listing_for_code,
     listing_for_code,
     spec_of,
     with_mark,
@@ -114,7 +113,7 @@ class ToolSearchToolset(WrapperToolset[AgentDepsT]):
         self.wrapped.apply(visitor)
 
     async def get_tools(self, ctx: RunContext[AgentDepsT]) -> dict[str, ToolsetTool[AgentDepsT]]:
-        unset: AllowedCallers = "code" if is_listing_for_code() else "direct"
+        unset: AllowedCallers = "code" if listing_for_code else "direct"
         tools = await self._hidden_tools(ctx)
         if SEARCH in tools:
             raise UserError(f"a tool is named {SEARCH!r}, which is the name of the search itself; rename yours")

@@ -34,7 +34,6 @@ from toolfold.execution.registry import drive
 from toolfold.interfaces.prompts import Form
 from toolfold.interfaces.pydantic_ai.callers import (
     callers_of,
-    is_listing_siblings,
     listing_for_code,
     listing_siblings,
     spec_of,
@@ -158,7 +157,7 @@ class CodeModeToolset(WrapperToolset[AgentDepsT]):
         self.wrapped.apply(visitor)
 
     async def get_tools(self, ctx: RunContext[AgentDepsT]) -> dict[str, ToolsetTool[AgentDepsT]]:
-        if is_listing_siblings():
+        if listing_siblings:
             return {}
         with listing_for_code():
             tools = await self.wrapped.get_tools(ctx)
@@ -417,7 +416,8 @@ def split_by_caller(
     A tool marked `both` is in both; one without a mark is for direct calls. `options` are those of
     `CodeModeToolset`.
     """
-    return FilteredToolset(toolset, _is_direct), CodeModeToolset(_CodeMarkedToolset(toolset), **options)
+    direct = FilteredToolset(toolset, lambda _, definition: callers_of(definition) != "code")
+    return direct, CodeModeToolset(_CodeMarkedToolset(toolset), **options)
 
 
 class _CodeMarkedToolset(WrapperToolset[AgentDepsT]):
@@ -427,7 +427,3 @@ class _CodeMarkedToolset(WrapperToolset[AgentDepsT]):
         with listing_for_code():
             tools = await self.wrapped.get_tools(ctx)
         return {name: with_mark(tool, "code") for name, tool in tools.items() if callers_of(tool.tool_def) != "direct"}
-
-
-def _is_direct(_: RunContext[Any], definition: ToolDefinition) -> bool:
-    return callers_of(definition) != "code"

@@ -80,7 +80,8 @@ class _Judge:
         if shape is None or not isinstance(schema, Mapping) or self._is_spent(depth):
             return None
         if not self.fits(shape, schema, depth, node):
-            return Mismatch(path, self._expected(schema, depth), _describe(node), node)
+            expected = " or ".join(dict.fromkeys(self._choices(schema, depth))) or "something else"
+            return Mismatch(path, expected, _describe(node), node)
         for step, inner, inner_schema in _parts(node, schema):
             wrong = self.mismatch(inner, inner_schema, path + step, depth + 1)
             if wrong is not None:
@@ -107,9 +108,6 @@ class _Judge:
     def _is_spent(self, depth: int) -> bool:
         self._steps -= 1
         return self._steps < 0 or depth > _DEEPEST
-
-    def _expected(self, schema: Json, depth: int) -> str:
-        return " or ".join(dict.fromkeys(self._choices(schema, depth))) or "something else"
 
     def _choices(self, schema: Json, depth: int) -> Iterator[str]:
         schema = resolve(schema, self._root)

@@ -100,7 +100,8 @@ def _gathered(use: NodeUse, dropped: set[ast.expr], reader: ProgramReader) -> Fa
         return Fault(
             "arguments", "'gather' takes the calls one by one, not in a list; write 'gather(*[...])'", call.args[0]
         )
-    if call in dropped and call.args and not _awaits_later(call, reader):
+    awaits_later = any(node.lineno >= call.lineno for node in reader.values.awaited)
+    if call in dropped and call.args and not awaits_later:
         return Fault("not_awaited", "'gather' is called but never awaited; write 'await asyncio.gather(...)'", call)
     return None
 
@@ -115,10 +116,6 @@ def _is_gather(function: ast.expr, scope: Scope) -> bool:
 def _meaning(name: str, scope: Scope) -> str:
     owner = scope.find(name)
     return name if owner is None else owner.bound[name]
-
-
-def _awaits_later(call: ast.Call, reader: ProgramReader) -> bool:
-    return any(node.lineno >= call.lineno for node in reader.values.awaited)
 
 
 def _async_generator(use: NodeUse, name: str) -> Fault | None:

@@ -161,14 +161,11 @@ def tools_behind(text: str, line: int, specs: Mapping[str, ToolSpec], *, at: str
 
 def _suspects(tree: ast.AST, line: int, at: str) -> list[ast.expr]:
     """Expressions that the line accesses; all of the line if that is unclear."""
-    expressions = [node for node in ast.walk(tree) if isinstance(node, ast.expr) and _is_in(node, line)]
+    nodes = [node for node in ast.walk(tree) if isinstance(node, ast.expr)]
+    expressions = [node for node in nodes if node.lineno <= line <= (node.end_lineno or node.lineno)]
     accesses = [node for node in expressions if isinstance(node, ast.Subscript | ast.Attribute)]
     exact = [node.value for node in accesses if at and _access_name(node) == at]
     return exact or [node for node in expressions if node.lineno == line] or expressions
-
-
-def _is_in(node: ast.expr, line: int) -> bool:
-    return node.lineno <= line <= (node.end_lineno or node.lineno)
 
 
 def _access_name(node: ast.Subscript | ast.Attribute) -> str:

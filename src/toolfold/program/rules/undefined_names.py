@@ -51,7 +51,8 @@ class Bindings:
 
     def faults(self) -> Iterator[Fault]:
         """The first in the text."""
-        for use, bound_at in sorted((*self._unbound(), *self._early()), key=_position)[:_FEW]:
+        entries = sorted((*self._unbound(), *self._early()), key=lambda entry: position_of(entry[0]))
+        for use, bound_at in entries[:_FEW]:
             if self.runs(use) and not self._may_be_passed(use):
                 yield Fault("name", self._message(use, bound_at), use.node)
                 return
@@ -269,10 +270,6 @@ def _path_within(node: ast.AST, top: ast.AST) -> list[ast.AST] | None:
             return path
         stack.extend((child, [*path, current]) for child in ast.iter_child_nodes(current))
     return None
-
-
-def _position(entry: tuple[NodeUse, int]) -> tuple[int, int]:
-    return position_of(entry[0])
 
 
 # ----------------------------------------------------------------------------------------------------

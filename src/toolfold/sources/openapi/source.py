@@ -110,7 +110,8 @@ def api_tools(api: Api, *, store: DocumentStore | None = None) -> list[Tool]:
     try:
         store = store or DocumentStore()
         index = _index(document_bytes(api, store), store)
-        domain = domain_name(api.name or _stem(os.fspath(api.spec)))
+        spec = os.fspath(api.spec)
+        domain = domain_name(api.name or Path(urlsplit(spec).path if is_url(spec) else spec).stem)
         base_url = _base_url(api, index)
         client = ApiClient(api, base_url, PackedSchemas(index.schemas))
     except UsageError as error:
@@ -257,10 +258,6 @@ def _bad_base_url(api: Api, index: ApiIndex, error: ValueError) -> UsageError:
     if is_url(index.server or ""):
         return UsageError(f"the document's server {error}; set 'base_url'")
     return UsageError("the document does not say where its server is; set 'base_url'")
-
-
-def _stem(spec: str) -> str:
-    return Path(urlsplit(spec).path if is_url(spec) else spec).stem
 
 
 def _secret_values(headers: Mapping[str, str]) -> list[str]:

@@ -56,7 +56,7 @@ class WebClient:
         max_bytes: int = MAX_BYTES,
         resolve: Resolve = system_resolve,
     ) -> None:
-        self.hosts = Hosts([*hosts, *_token_hosts(auth)])
+        self.hosts = Hosts([*hosts, *(host_entry(server.token_url) for _, server in auth if server.token_url)])
         self.masker = SecretMasker(secrets)
         self._max_bytes = max_bytes
         self._headers = dict(headers)
@@ -188,10 +188,6 @@ class WebClient:
         clean = self.masker.mask_text
         headers = tuple((clean(key), clean(value)) for key, value in reply.headers)
         return replace(reply, reason=clean(reply.reason), headers=headers)
-
-
-def _token_hosts(auth: Sequence[tuple[Origin, ApiAuth]]) -> list[str]:
-    return [host_entry(origin_auth.token_url) for _, origin_auth in auth if origin_auth.token_url]
 
 
 def _with_query(url: str, query: tuple[tuple[str, str], ...]) -> str:
