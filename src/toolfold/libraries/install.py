@@ -49,14 +49,8 @@ def sync(
 ) -> list[SyncResult]:
     """Resolve, download, unpack and lock every set; the lock is written when all of them are there.
 
-    Args:
-        requested_sets: Sets in the order in which a program chooses among them.
-        lock: The file beside the config.
-        upgrade: Whether to take the newest versions, whatever is locked.
-        try_out: Called with each set; what it raises ends the sync.
-
-    Raises:
-        UsageError: one line, with the name of the set; lock and folders are as before.
+    Programs choose among sets in this order. A `UsageError`, in one line with the name of the set, or whatever
+    `try_out` raises for a set, leaves lock and folders as they were.
     """
     store = LibraryStore()
     before = read_lock(lock)

@@ -170,14 +170,10 @@ def dense_within(
     specs: Iterable[ToolSpec], room: int, *, overview: int | None = None, used: Mapping[str, int] | None = None,
     learned: Mapping[str, Mapping[str, Json]] | None = None,
 ) -> CatalogText:  # fmt: skip
-    """As much of the tools as fits.
+    """As much of the tools as fits into `room` characters, as `width` counts them.
 
-    Args:
-        specs: The tools.
-        room: Characters, as `width` counts them.
-        overview: The room where not every signature fits, so that most tools have to be searched for anyway.
-        used: By the tool's name, how often it was called; those called most come first and lose last.
-        learned: As `Catalog` takes it.
+    `overview` is the room where not every signature fits, so that most tools have to be searched for anyway.
+    Tools called most, by `used`, come first and lose last.
     """
     counts = used or {}
     tools = sorted(specs, key=lambda spec: -counts.get(spec.name, 0))

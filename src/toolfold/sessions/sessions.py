@@ -200,11 +200,7 @@ class Sessions:
         return ()
 
     def put(self, session: str, files: Iterable[File]) -> None:
-        """Add files from outside; one of the same name is replaced.
-
-        Raises:
-            UsageError: the session name is invalid, or together they are too large; nothing is kept then.
-        """
+        """Add files from outside, replacing those of one name; `UsageError`, and no change, if they are too large."""
         check_session_name(session)
         self._sweep_if_due()
         try:

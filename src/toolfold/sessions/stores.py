@@ -73,11 +73,7 @@ class FileStore(Protocol):
         """The same, without reading them."""
 
     def merge(self, session: str, change: Change, *, max_bytes: int) -> None:
-        """Change single files, in one step; without any, only the time of the last save.
-
-        Raises:
-            TooLarge: It puts files, and all files together would be too large.
-        """
+        """Change files in one step, without any only the time of the last save; `TooLarge` if new ones do not fit."""
 
     def delete(self, session: str, *, before: float | None = None) -> None:
         """Delete a session, unless it was saved since `before`; harmless if there is none."""

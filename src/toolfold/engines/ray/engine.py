@@ -58,11 +58,7 @@ class Nodes(Protocol):
         """The nodes that are alive."""
 
     async def join(self, node: ClusterNode) -> tuple[NodeFacts, Mailbox]:
-        """Make a node ready for programs.
-
-        Raises:
-            EngineUnavailable: It cannot be used, and the text says why.
-        """
+        """Make a node ready for programs; `EngineUnavailable` says why it cannot be used."""
 
     async def leave(self, node_id: str) -> None:
         """Undo `join`."""
@@ -258,15 +254,7 @@ class Fleet:
 
 
 class RayEngine:
-    """Engine that places programs on nodes with free cores, and continues them elsewhere when a node is lost.
-
-    Args:
-        nodes: The cluster; `from_settings` makes one of an address.
-        isolation: The tier on each node; entering fails if a node lacks it.
-        wait_seconds: How long a program waits for a node when there is none.
-        lost_after_seconds: Silence after which a node counts as lost.
-        own_tools: Describes the tools that nodes call themselves, when the engine is entered.
-    """
+    """Engine that places programs on nodes with free cores, and continues them elsewhere when a node is lost."""
 
     name = "ray"
 

@@ -53,8 +53,8 @@ def unfold(requests: DeferredToolRequests) -> DeferredToolRequests:
     calls = list(requests.calls)
     metadata = dict(requests.metadata)
     for request in requests.approvals:
-        note = metadata.get(request.tool_call_id, {}).get(NOTE)
-        if note is None or "calls" not in note:  # not ours, or unfolded already
+        note = note_in(metadata.get(request.tool_call_id))
+        if "calls" not in note:  # not ours, or unfolded already
             approvals.append(request)
             continue
         del metadata[request.tool_call_id]
@@ -91,11 +91,17 @@ def _decision(answer: Any) -> Any:
     return answer
 
 
+# Any: metadata is whatever the application put there.
+def note_in(metadata: Any) -> Mapping[str, Any]:
+    note = metadata.get(NOTE) if isinstance(metadata, Mapping) else None
+    return note if isinstance(note, Mapping) else {}
+
+
 # Any: `RunContext.tool_call_metadata`.
 def answers_in(metadata: Any) -> NestedAnswers | None:
     """Answers in the metadata that `fold` wrote."""
-    note = metadata.get(NOTE) if isinstance(metadata, Mapping) else None
-    if note is None:
+    note = note_in(metadata)
+    if not note:
         return None
     return NestedAnswers(execution_id=note["execution_id"], results=note["results"], metadata=note["metadata"])
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import asynccontextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
@@ -37,7 +37,7 @@ from toolfold import errors
 from toolfold.errors import ToolArgumentsInvalid, ToolRefused
 from toolfold.execution.registry import Answers
 from toolfold.interfaces.pydantic_ai.callers import FROM_CONFIG
-from toolfold.interfaces.pydantic_ai.deferred import NOTE, NestedAnswers, nested_id
+from toolfold.interfaces.pydantic_ai.deferred import NOTE, NestedAnswers, nested_id, note_in
 from toolfold.interfaces.pydantic_ai.render import SEARCH_NOTE, to_program
 from toolfold.models import Call, Outcome, Paused, Value
 from toolfold.tools.router import CallRequest, Handler, outside_check
@@ -171,9 +171,7 @@ class NestedCalls:
     # Any: as below.
     def _decision(self, call_id: int, answer: Any) -> Decision:
         """Decision for the record; a yes or no may stand for later calls, the result of a call may not."""
-        metadata = self.answers.metadata.get(call_id)
-        note = metadata.get(NOTE) if isinstance(metadata, Mapping) else None
-        details: Mapping[str, Any] = note if isinstance(note, Mapping) else {}
+        details = note_in(self.answers.metadata.get(call_id))
         is_standing = isinstance(answer, ToolApproved | ToolDenied) and not (
             isinstance(self._deferrals.get(call_id), CallDeferred)
             or (isinstance(answer, ToolApproved) and answer.override_args is not None)
@@ -311,19 +309,16 @@ class LongPrograms(dict[str, LongProgram]):
 
     async def wait(self, requests: DeferredToolRequests, timeout_seconds: float | None) -> DeferredToolResults:
         """Wait until programs have ended or need an answer, or the time is up; returns input for the next run."""
-        ids = {
-            call.tool_call_id: _running_execution_id(requests.metadata.get(call.tool_call_id))
-            for call in requests.calls
-        }
+        notes = {call.tool_call_id: note_in(requests.metadata.get(call.tool_call_id)) for call in requests.calls}
+        ids = {call_id: str(note["execution_id"]) for call_id, note in notes.items() if note.get(_RUNNING)}
         works = [self[execution_id].work for execution_id in ids.values() if execution_id in self]
         if works:
             await asyncio.wait(works, timeout=timeout_seconds)
         results = DeferredToolResults()
         for call_id, execution_id in ids.items():
-            if execution_id:
-                # Not a yes to anything: the metadata has the run go on with the program.
-                results.approvals[call_id] = ToolApproved()
-                results.metadata[call_id] = {NOTE: {"execution_id": execution_id, "results": {}, "metadata": {}}}
+            # Not a yes to anything: the metadata has the run go on with the program.
+            results.approvals[call_id] = ToolApproved()
+            results.metadata[call_id] = {NOTE: {"execution_id": execution_id, "results": {}, "metadata": {}}}
         return results
 
     async def close(self) -> None:
@@ -336,9 +331,3 @@ class LongPrograms(dict[str, LongProgram]):
             # Whatever it raises, its record says how far it came.
             with contextlib.suppress(Exception):
                 await program.work
-
-
-# Any: the metadata of a deferred call.
-def _running_execution_id(metadata: Any) -> str:
-    note = metadata.get(NOTE) if isinstance(metadata, dict) else None
-    return str(note["execution_id"]) if isinstance(note, dict) and note.get(_RUNNING) else ""

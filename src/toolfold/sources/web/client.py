@@ -226,11 +226,7 @@ def fetch_tool(
     timeout_seconds: float = TIMEOUT_SECONDS,
     secrets: Mapping[str, ApiAuth] = _NO_SECRETS,
 ) -> Tool:
-    """The tool, for these hosts and methods; `secrets` are the credentials by host.
-
-    Raises:
-        UsageError: an entry is not a host.
-    """
+    """The tool, for these hosts and methods; `secrets` are credentials by host. `UsageError` if an entry is no host."""
     auth = [(_origin(host), host_auth) for host, host_auth in secrets.items()]
     client = WebClient([*hosts, *secrets], auth=auth, max_bytes=max_bytes)
 
