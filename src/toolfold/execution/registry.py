@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Coroutine
     from contextlib import AbstractContextManager
 
-    from toolfold.engines.base import Engine
+    from toolfold.engines.base import Engine, Stocked
     from toolfold.errors import ToolfoldError
     from toolfold.execution.execution import EarlyEnd
     from toolfold.execution.history import RecordedExecution
@@ -42,6 +42,9 @@ if TYPE_CHECKING:
     from toolfold.models import Call, LibrarySet, Status
     from toolfold.sessions import Sessions
 
+    # Any: what a coroutine yields and is sent is asyncio's business.
+    Step: TypeAlias = Coroutine[Any, Any, Paused | Outcome]
+
 
 # ----------------------------------------------------------------------------------------------------
 # Background executions: wait for one, read along, end it; and the loop that answers pauses.
@@ -49,34 +52,22 @@ if TYPE_CHECKING:
 # Waiting is not owning: a wait that is cancelled or times out leaves the program alone.
 
 
-class Resume(Protocol):
-    """`Runtime.resume`."""
-
-    async def __call__(
-        self, execution_id: str, replies: Sequence[Reply] = (), *, decisions: Mapping[int, Decision] | None = None
-    ) -> Paused | Outcome: ...
-
-
 class BackgroundExecution:
     """One execution, as whoever started it holds it. `runtime.executions.attach` finds it again by its id."""
 
-    # Any: what a coroutine yields and is sent is asyncio's business.
-    def __init__(
-        self, control: ExecutionControl, execution_id: str, step: Coroutine[Any, Any, Paused | Outcome] | Outcome
-    ) -> None:
+    def __init__(self, control: ExecutionControl, execution_id: str, step: Step | Outcome) -> None:
         self.id = execution_id
         self._control = control
         self._step: asyncio.Future[Paused | Outcome]
+        self._begin(step)
+
+    def _begin(self, step: Step | Outcome) -> None:
         if isinstance(step, Outcome):
             self._step = asyncio.get_running_loop().create_future()
             self._step.set_result(step)
         else:
-            self._begin(step)
-
-    # Any: as above.
-    def _begin(self, step: Coroutine[Any, Any, Paused | Outcome]) -> None:
-        self._step = asyncio.ensure_future(step)
-        self._step.add_done_callback(self._settled)
+            self._step = asyncio.ensure_future(step)
+            self._step.add_done_callback(self._settled)
 
     def _settled(self, step: asyncio.Future[Paused | Outcome]) -> None:
         # Asked for its error here, which marks that as seen: whoever waits is given it, and nobody has to.
@@ -120,8 +111,7 @@ class BackgroundExecution:
             return step
         ended = await self._control.cancel(self.id)
         if ended is not None:  # it was paused
-            self._step = asyncio.get_running_loop().create_future()
-            self._step.set_result(ended)
+            self._begin(ended)
             self._control.leave_background(self.id)
             return ended
         step = await asyncio.shield(self._step)
@@ -161,7 +151,7 @@ class Resumable(Protocol):
     """The part of `Runtime` that the loop uses."""
 
     @property
-    def resume(self) -> Resume: ...
+    def resume(self) -> Callable[..., Step]: ...
     @property
     def executions(self) -> ExecutionControl: ...
 
@@ -213,7 +203,6 @@ class LiveExecutions:
 
     @property
     def ids(self) -> tuple[str, ...]:
-        """Ids, oldest first."""
         return tuple(self._by_id)
 
     def get(self, execution_id: str) -> Execution | None:
@@ -353,13 +342,9 @@ class LiveExecutions:
 
 
 class ExecutionControl(fork_safety.ProcessOwned):
-    """A runtime's executions by their ids, for interfaces (`Runtime.executions`). Unknown ids are ignored.
+    """A runtime's executions by their ids, for interfaces (`Runtime.executions`). Unknown ids are ignored."""
 
-    Args:
-        resume: Of the runtime.
-    """
-
-    def __init__(self, live: LiveExecutions, engine: Engine, ledger: Ledger, resume: Resume) -> None:
+    def __init__(self, live: LiveExecutions, engine: Engine, ledger: Ledger, resume: Callable[..., Step]) -> None:
         self._executions = live
         self._engine = engine
         self._ledger = ledger
@@ -435,11 +420,10 @@ class ExecutionControl(fork_safety.ProcessOwned):
         Raises:
             UsageError: It is unknown, or somebody waits for it here already.
         """
-        if self._is_inherited:
-            raise fork_safety.inherited_error(self)
+        is_live = self._live.get(execution_id) is not None
         if (execution := self._background.get(execution_id)) is not None:
             return execution
-        if self._live.get(execution_id) is not None:
+        if is_live:
             raise UsageError(f"execution {execution_id!r} was not started in the background")
         recorded = await self.recorded(execution_id)
         if recorded is None:
@@ -448,10 +432,7 @@ class ExecutionControl(fork_safety.ProcessOwned):
             return BackgroundExecution(self, execution_id, recorded.outcome)
         return self.begin_in_background(execution_id, self.resume(execution_id))
 
-    # Any: what a coroutine yields and is sent is asyncio's business.
-    def begin_in_background(
-        self, execution_id: str, step: Coroutine[Any, Any, Paused | Outcome]
-    ) -> BackgroundExecution:
+    def begin_in_background(self, execution_id: str, step: Step) -> BackgroundExecution:
         """Run a step that nobody waits for yet."""
         execution = self._background[execution_id] = BackgroundExecution(self, execution_id, step)
         return execution
@@ -485,15 +466,16 @@ class ExecutionControl(fork_safety.ProcessOwned):
 
     async def preload(self, library_set: LibrarySet) -> None:
         """Have guests with these libraries wait for programs, where the engine can."""
-        if self._is_inherited:
-            raise fork_safety.inherited_error(self)
-        stocked = self._engine.capabilities.stocked
-        if stocked is not None:
+        if (stocked := self._stocked) is not None:
             await stocked.preload(library_set)
 
     async def guests(self) -> Guests:
         """How many there are now, and what they hold; none where the engine cannot tell."""
+        stocked = self._stocked
+        return Guests() if stocked is None else await stocked.guests()
+
+    @property
+    def _stocked(self) -> Stocked | None:
         if self._is_inherited:
             raise fork_safety.inherited_error(self)
-        stocked = self._engine.capabilities.stocked
-        return Guests() if stocked is None else await stocked.guests()
+        return self._engine.capabilities.stocked

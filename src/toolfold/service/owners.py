@@ -141,7 +141,7 @@ class LeaseOwner(Owner):
         self._beating = asyncio.create_task(self._beat(runtime, lose), name="toolfold-owner")
 
     async def close(self) -> None:
-        """Release everything to the others at once."""
+        """Release everything to the others."""
         if self._beating is not None:
             self._beating.cancel()
             await asyncio.wait([self._beating])
@@ -254,10 +254,8 @@ class Agreement:
         self._files = files
         self._alone_at = 0.0
         """When whoever had this address before has certainly gone, by the monotonic clock."""
-        self._is_out_of_reach = False
-        self._has_seen_others = False
-        self._has_other_files = False
-        self._has_lost_key = False
+        self._settled: set[str] = set()
+        """Checks that need not be made again."""
 
     def open(self, lease_seconds: float) -> None:
         self._alone_at = time.monotonic() + lease_seconds
@@ -267,13 +265,7 @@ class Agreement:
         await leases.end_turn(_FILES, self._files)
 
     async def check(self, leases: Leases, own: str, address: str) -> None:
-        """Log what is wrong.
-
-        Args:
-            leases: Of this owner.
-            own: Its name.
-            address: Where others reach it; empty if they cannot.
-        """
+        """Log what is wrong; `own` is the owner's name, `address` is empty if others cannot reach it."""
         if address:
             await self._check_address(leases, own)
         else:
@@ -282,9 +274,9 @@ class Agreement:
         await self._check_key()
 
     async def _check_reach(self, leases: Leases, own: str) -> None:
-        if self._is_out_of_reach or set(await leases.replicas()) <= {own}:
+        if "reach" in self._settled or set(await leases.replicas()) <= {own}:
             return
-        self._is_out_of_reach = True
+        self._settled.add("reach")
         _log.error(
             "another replica shares this ledger, but this one has no address at which others can reach it; "
             "give each its own with --advertise, or http.advertise"
@@ -293,11 +285,11 @@ class Agreement:
     async def _check_address(self, leases: Leases, own: str) -> None:
         # Not at once: one that was killed at this address is listed until its lease has expired. And only once:
         # whoever comes later sees this one.
-        if self._has_seen_others or time.monotonic() < self._alone_at:
+        if "address" in self._settled or time.monotonic() < self._alone_at:
             return
         at = own.partition(" ")[2]
         other_owners = [owner for owner in await leases.replicas() if owner != own]
-        self._has_seen_others = True
+        self._settled.add("address")
         if any(owner.partition(" ")[2] == at for owner in other_owners):
             _log.warning(
                 "another replica also claims the address %r; give each its own with --advertise, or http.advertise", at
@@ -305,8 +297,8 @@ class Agreement:
 
     async def _check_files(self, leases: Leases) -> None:
         # As a turn that all who have the same folder share, and the others cannot get.
-        if self._files and not self._has_other_files and not await leases.take_turn(_FILES, self._files):
-            self._has_other_files = True
+        if self._files and "files" not in self._settled and not await leases.take_turn(_FILES, self._files):
+            self._settled.add("files")
             _log.error("other replicas store session files elsewhere; name one shared folder in http.files")
 
     async def _check_key(self) -> None:
@@ -318,6 +310,6 @@ class Agreement:
                 _log.error(
                     "the ledger's server lost its data; paused executions are gone, and the key for tokens was restored"
                 )
-            case "another" | "gone" if not self._has_lost_key:
-                self._has_lost_key = True
+            case "another" | "gone" if "key" not in self._settled:
+                self._settled.add("key")
                 _log.error("the ledger's server lost its data, including the key for tokens; restart all replicas")

@@ -79,7 +79,6 @@ class WaitableExecution:
     # news
 
     def note(self, message: str) -> None:
-        """Add a progress message for whoever waits."""
         self._messages.append((next(self._steps), message))
         self._news.set()
 
@@ -133,12 +132,11 @@ class WaitableExecution:
 
     @property
     def seconds(self) -> float:
-        """Seconds since its start in this process."""
+        """Since its start in this process."""
         return time.monotonic() - self._began
 
     @property
     def open_calls(self) -> tuple[Call, ...]:
-        """Calls without a reply."""
         return self._runtime.executions.open_calls(self.execution_id)
 
     # ends
@@ -196,7 +194,6 @@ class UnreadOutput:
 
     @property
     def is_listening(self) -> bool:
-        """Whether it reads the output as it is printed."""
         return self._listening is not None
 
     def listen(self) -> None:
@@ -216,10 +213,8 @@ class UnreadOutput:
         text = "".join(self._parts)
         self._parts.clear()
         self._taken_characters += len(text)
-        output = Output(most_bytes)
-        output.add(text)
-        head, cut_bytes = output.cut()
-        return f"{head}\n... ({cut_bytes} bytes left out)\n{output.tail()}" if cut_bytes else head
+        head, cut_bytes, tail = _cut(text, most_bytes)
+        return f"{head}\n... ({cut_bytes} bytes left out)\n{tail}" if cut_bytes else head
 
     async def rest_of(self, outcome: Outcome) -> Outcome:
         """The outcome with only the output that was not taken."""
@@ -227,11 +222,16 @@ class UnreadOutput:
             return outcome
         await asyncio.wait([self._listening])  # it has ended with the program, or is about to
         # The whole output is here, where the outcome has only its start.
-        rest = outcome.stdout[self._taken_characters :] if not outcome.stdout_cut_bytes else "".join(self._parts)
-        output = Output(max(1, len(outcome.stdout.encode())) if outcome.stdout_cut_bytes else len(rest) * 4 + 1)
-        output.add(rest)
-        head, cut_bytes = output.cut()
-        return replace(outcome, stdout=head, stdout_cut_bytes=cut_bytes, stdout_tail=output.tail())
+        if not outcome.stdout_cut_bytes:
+            return replace(outcome, stdout=outcome.stdout[self._taken_characters :])
+        head, cut_bytes, tail = _cut("".join(self._parts), max(1, len(outcome.stdout.encode())))
+        return replace(outcome, stdout=head, stdout_cut_bytes=cut_bytes, stdout_tail=tail)
+
+
+def _cut(text: str, most_bytes: int) -> tuple[str, int, str]:
+    output = Output(most_bytes)
+    output.add(text)
+    return *output.cut(), output.tail()
 
 
 def _last_line(text: str) -> str:
