@@ -77,7 +77,7 @@ def _loopback() -> None:
         await self._app(scope, receive, send)
 
     app.OnlyFromHere.__call__ = let_in  # type: ignore[method-assign]
-    app.require_media_type = nothing  # type: ignore[assignment]
+    auth.require_media_type = nothing  # type: ignore[assignment]
 
 
 @for_attacks("two_ends")

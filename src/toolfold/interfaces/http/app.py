@@ -18,19 +18,18 @@ import toolfold
 from toolfold.display import escape
 from toolfold.errors import ToolfoldError
 from toolfold.interfaces.http import render, requests
-from toolfold.interfaces.http.access.auth import Authenticator, Caller, Paced, RefusalThrottle, headers_of, role_for
+from toolfold.interfaces.http.access.auth import Caller, Paced, RefusalThrottle, RequestReader
 from toolfold.interfaces.http.access.rate_limits import Gate
 from toolfold.interfaces.http.async_wait import AsyncExecutions, preferred_wait
-from toolfold.interfaces.http.body import Body, Intakes, admit, decode_object, read, require_media_type, wait_for_hangup
+from toolfold.interfaces.http.body import Intakes, wait_for_hangup
 from toolfold.interfaces.http.executions import AnyResponse, ApiExecutions
-from toolfold.interfaces.http.files import FileRoutes, SessionFiles, new_session
+from toolfold.interfaces.http.files import FileRoutes, new_session
 from toolfold.interfaces.http.metrics import Metrics
-from toolfold.interfaces.http.render import Hangup, Refusal
-from toolfold.interfaces.http.requests import FORWARDED_HEADERS, ForwardedRequest, StartRequest, specs_of
-from toolfold.interfaces.http.requests import HEADER as FORWARDED
+from toolfold.interfaces.http.render import Refusal
+from toolfold.interfaces.http.requests import ForwardedRequest, StartRequest, specs_of
 from toolfold.interfaces.http.responses import Responses, bind_path_params, json_response
 from toolfold.interfaces.http.rewards import OneShotRoutes
-from toolfold.interfaces.http.settings import Role, Settings
+from toolfold.interfaces.http.settings import HttpContext, Settings
 from toolfold.interfaces.server.signals import OnlyFromHere
 from toolfold.ledger.base import Ledger
 from toolfold.ledger.open import is_shared
@@ -63,9 +62,15 @@ def create_app(
         clock: Seconds since 1970, for deadlines; the ledger's by default, which all replicas share.
         replicas: This process among others that share the ledger; the app opens and closes it.
     """
+    settings, metrics = settings or Settings(), Metrics()
+    gate = Gate(settings, metrics)
+    reader = RequestReader(settings, gate, replicas)
     interface = _HttpInterface(
-        runtime, ledger, settings or Settings(), limits or Limits(), clock or ledger.now, replicas
-    )
+        HttpContext(
+            runtime=runtime, ledger=ledger, settings=settings, limits=limits or Limits(), clock=clock or ledger.now,
+            replicas=replicas, metrics=metrics, gate=gate, reader=reader,
+        )
+    )  # fmt: skip
 
     @asynccontextmanager
     async def life(_: FastAPI) -> AsyncIterator[None]:
@@ -93,15 +98,15 @@ def create_app(
         docs_url=None,
         redoc_url=None,
     )
-    app.state.max_connections = interface.settings.max_connections
+    app.state.max_connections = settings.max_connections
     app.state.runtime = runtime
-    app.state.auth = interface.auth
-    app.state.gate = interface.gate
+    app.state.auth = reader.auth
+    app.state.gate = gate
     app.state.drain = interface.executions.service.drain
     app.state.suspend = interface.suspend
     app.state.replicas = replicas
     interface.add_routes(app)
-    add_pages(app, interface.settings.base_path, toolfold.__version__)
+    add_pages(app, settings.base_path, toolfold.__version__)
     interface.add_guards(app)
     for error in (Refusal, ToolfoldError, HTTPException, OSError):
         app.add_exception_handler(error, interface.responses.refuse)
@@ -124,38 +129,24 @@ class _App(FastAPI):
 class _HttpInterface:
     """State and routes of the app."""
 
-    def __init__(
-        self, runtime: Runtime, ledger: Ledger, settings: Settings, limits: Limits, clock: Callable[[], float],
-        replicas: Replicas | None,
-    ) -> None:  # fmt: skip
-        self.settings = settings
-        self._replicas = replicas
+    def __init__(self, context: HttpContext) -> None:
+        self._context = context
+        self._settings = context.settings
+        self._reader = context.reader
         self.is_ready = False
-        self._ledger = ledger
         self._has_ledger = True
         """At the last look; only a change is news for the log."""
-        self._runtime = runtime
-        self.auth = Authenticator(settings)
-        self.gate = Gate(settings)
-        self._metrics = Metrics()
-        self.responses = Responses(settings.base_path, self._metrics)
-        self._files = FileRoutes(
-            SessionFiles(runtime.sessions), gate=self.gate, metrics=self._metrics, tenant=self._tenant
-        )
-        self.executions = ApiExecutions(
-            runtime, settings, limits=limits, gate=self.gate, metrics=self._metrics, clock=clock, replicas=replicas
-        )  # fmt: skip
-        self.shots = OneShotRoutes(runtime, settings, limits=limits, gate=self.gate, metrics=self._metrics, reader=self)
-        self.waits = AsyncExecutions(
-            runtime, ledger, self.executions, self.responses, most_seconds=settings.max_timeout_seconds,
-            received=self.received,
-        )  # fmt: skip
+        self.responses = Responses(context.settings.base_path, context.metrics)
+        self._files = FileRoutes(context)
+        self.executions = ApiExecutions(context)
+        self.shots = OneShotRoutes(context)
+        self.waits = AsyncExecutions(context, self.executions, self.responses)
 
     def add_routes(self, app: FastAPI) -> None:
         app.state.route_descriptions = []
 
         def add(method: str, path: str, endpoint: Callable[..., Awaitable[Response]]) -> None:
-            base_path = self.settings.base_path
+            base_path = self._settings.base_path
             endpoint = bind_path_params(endpoint) if "{" in path else endpoint
             app.state.route_descriptions.append((method, base_path, path, endpoint))
             # FastAPI would look for dependencies that our endpoints do not have: a tenth of a continuation.
@@ -187,20 +178,21 @@ class _HttpInterface:
 
     def add_guards(self, app: FastAPI) -> None:
         """Middleware of every request; the last one added is the outermost."""
-        app.add_middleware(Intakes, gate=self.gate, settings=self.settings)
-        if self.settings.is_open:
+        settings = self._settings
+        app.add_middleware(Intakes, gate=self._context.gate, settings=settings)
+        if settings.is_open:
             text = "without an API key only this machine is served; configure http.keys"
-            on_refusal = partial(self._metrics.add, "refusals", status=403)
+            on_refusal = partial(self._context.metrics.add, "refusals", status=403)
             app.add_middleware(OnlyFromHere, text=text, on_refusal=on_refusal)
         else:
-            app.add_middleware(Paced, auth=self.auth, pace=RefusalThrottle(self.settings.refusals_per_second))
+            app.add_middleware(Paced, auth=self._reader.auth, pace=RefusalThrottle(settings.refusals_per_second))
 
     # programs
 
     async def programmatic(self, request: Request) -> Response:
         """Start a program whose tools the client executes, or continue one."""
-        received = await self.received(request, role="read")
-        body = await self.read(request, received, requests.ProgrammaticRequest)
+        received = await self._reader.received(request, role="read")
+        body = await self._reader.read(request, received, requests.ProgrammaticRequest)
         Caller(received.tenant, received.roles).require_for(body)
         if body.continuation_token is not None:
             execution_id = self.executions.id_of(body.continuation_token, received.tenant)
@@ -216,14 +208,15 @@ class _HttpInterface:
             return self.responses.respond(request, answer)
         if body.code is None:
             raise Refusal(400, "code is missing; send 'code' and 'tools', or 'continuation_token' and 'tool_results'")
-        reserved_names = frozenset(spec.name for spec in self._runtime.tools)
-        tools = specs_of(body.tools or [], reserved_names=reserved_names, most=self.settings.max_tools)
+        reserved_names = frozenset(spec.name for spec in self._context.runtime.tools)
+        tools = specs_of(body.tools or [], reserved_names=reserved_names, most=self._settings.max_tools)
         return self.responses.respond(request, await self._start(request, body, body.code, received, tools))
 
     async def execute(self, request: Request) -> Response:
         """Run a program without tools of the client's."""
-        received = await self.received(request, may_be_in_body=True, is_start="idempotency-key" not in request.headers)
-        body = await self.read(request, received, requests.ExecuteRequest)
+        is_start = "idempotency-key" not in request.headers
+        received = await self._reader.received(request, may_be_in_body=True, is_start=is_start)
+        body = await self._reader.read(request, received, requests.ExecuteRequest)
         return self.responses.respond(request, await self._start(request, body, body.code, received))
 
     async def _start(
@@ -243,7 +236,7 @@ class _HttpInterface:
             options=body.options(),
             # As its prompt tells the model: a timeout caps one run of the sandbox, not the time of tools elsewhere.
             counts_pauses=not render.is_librechat(request.headers.get("user-agent", "")),
-            hangup=self.hangup(request),
+            hangup=partial(wait_for_hangup, request),
         )
         key, wait = request.headers.get("idempotency-key"), preferred_wait(request)
         if wait is None:
@@ -256,8 +249,8 @@ class _HttpInterface:
 
     async def cancel(self, request: Request) -> Response:
         """End an execution: by the id that its request had, or by its token."""
-        received = await self.received(request)
-        body = await self.read(request, received, requests.CancelRequest)
+        received = await self._reader.received(request)
+        body = await self._reader.read(request, received, requests.CancelRequest)
         if not body.request_id and not body.continuation_token:
             raise Refusal(400, "request_id is missing; send that of the request to cancel, or its continuation_token")
         await self.executions.cancel(
@@ -265,69 +258,14 @@ class _HttpInterface:
         )
         return json_response(202, {"status": "cancellation_requested"})
 
-    async def received(
-        self, request: Request, *, may_be_in_body: bool = False, is_start: bool = False, role: Role | None = None
-    ) -> ForwardedRequest:
-        """A request with its tenant, which another replica may have authenticated; its body is read last."""
-        request_headers = headers_of(request)
-        headers = {name: request_headers[name] for name in FORWARDED_HEADERS if request_headers.get(name)}
-        path, method = self.responses.path(request), request.method
-        if method != "POST" and request.url.query:
-            path = f"{path}?{request.url.query}"
-        sender = None
-        if self._replicas is not None and (signed := request_headers.get(FORWARDED)):
-            unread = ForwardedRequest(path=path, tenant="", headers=headers, method=method)
-            sender = self._replicas.receive(signed, unread)
-            caller = Caller(sender.tenant)
-        else:
-            key = await self._key_in_body(request) if may_be_in_body and self.auth.needs_body(request_headers) else ""
-            caller = await self.auth.caller(request_headers, key_in_body=key)
-        admit(request, caller.tenant)
-        caller.require(role or role_for(method))
-        if is_start:
-            self.gate.expect_start(caller.tenant)
-        body = b""
-        if method == "POST":
-            require_media_type(request, "application/json")
-            body = await request.body()
-            if sender is not None:
-                sender.check(body)
-        return ForwardedRequest(
-            path=path, tenant=caller.tenant, roles=caller.roles, headers=headers, method=method, body=body,
-            is_from_replica=sender is not None,
-        )  # fmt: skip
-
-    async def read(self, request: Request, received: ForwardedRequest, model: type[Body]) -> Body:
-        return await read(received.body, model, self.gate, received.tenant, self.hangup(request))
-
-    def hangup(self, request: Request) -> Hangup:
-        return partial(wait_for_hangup, request)
-
-    async def _key_in_body(self, request: Request) -> str:
-        try:
-            require_media_type(request, "application/json")
-            key = decode_object(await request.body()).get("LIBRECHAT_CODE_API_KEY")
-        except Refusal as refusal:
-            if refusal.status in (408, 413):
-                raise
-            return ""  # who may not come in is told that, and no more
-        return key if isinstance(key, str) else ""
-
-    async def _tenant(self, request: Request) -> str:
-        """The tenant of a request, by its headers; its body counts as the tenant's from then on."""
-        caller = await self.auth.caller(request.headers)
-        admit(request, caller.tenant)
-        caller.require(role_for(request.method))
-        return caller.tenant
-
     # the server itself
 
     async def preload(self) -> None:
         """Prepare guests with the data libraries, while the first requests may already arrive."""
-        if not self.settings.preload_data:
+        if not self._settings.preload_data:
             return
         try:
-            await self._runtime.executions.preload("data")
+            await self._context.runtime.executions.preload("data")
         except ToolfoldError as error:
             _log.warning("the data libraries are not preloaded: %s", error)
 
@@ -341,25 +279,26 @@ class _HttpInterface:
         return json_response(200 if is_ready else 503, {"status": "ready" if is_ready else "not ready"})
 
     async def _ledger_is_there(self) -> bool:
-        is_there = await self._ledger.is_there()
+        ledger = self._context.ledger
+        is_there = await ledger.is_there()
         if is_there != self._has_ledger:
             self._has_ledger = is_there
-            _log.error("%s", _READY_AGAIN if is_there else _UNREACHABLE if is_shared(self._ledger) else _DELETED)
+            _log.error("%s", _READY_AGAIN if is_there else _UNREACHABLE if is_shared(ledger) else _DELETED)
         return is_there
 
     async def metrics(self, request: Request) -> Response:
         """Counts for Prometheus."""
-        await self._tenant(request)
-        guests = await self._runtime.executions.guests()
-        text = self._metrics.render(
-            guests.nodes, paused=self.gate.paused_now, guests=guests.count, guest_memory_bytes=guests.memory_bytes
+        await self._reader.tenant(request)
+        guests, paused = await self._context.runtime.executions.guests(), self._context.gate.paused_now
+        text = self._context.metrics.render(
+            guests.nodes, paused=paused, guests=guests.count, guest_memory_bytes=guests.memory_bytes
         )
         return Response(text, media_type="text/plain; version=0.0.4")
 
     def _timeout(self, milliseconds: float | None) -> float:
         if milliseconds is None:
-            return self.settings.timeout_seconds
-        most = self.settings.max_timeout_seconds
+            return self._settings.timeout_seconds
+        most = self._settings.max_timeout_seconds
         if not 1 <= milliseconds / 1000 <= most:
             raise Refusal(400, f"timeout is {milliseconds:g}; give 1000 to {most * 1000:g} milliseconds")
         return milliseconds / 1000

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import math
 import re
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Coroutine
 from typing import Any, Final, TypeAlias
 
 import msgspec
@@ -30,8 +30,8 @@ from toolfold.interfaces.http.render import (
 )
 from toolfold.interfaces.http.requests import ForwardedRequest, ForwardedResponse
 from toolfold.interfaces.http.responses import Responses, json_response
-from toolfold.ledger.base import Ledger, suspended_error
-from toolfold.runtime import Runtime
+from toolfold.interfaces.http.settings import HttpContext
+from toolfold.ledger.base import suspended_error
 from toolfold.service.answers import AnswerTask, AnswerTasks
 
 MOST_REMEMBERED: Final = 200
@@ -56,23 +56,15 @@ def preferred_wait(request: Request) -> float | None:
 
 
 class AsyncExecutions:
-    """The executions of this process that somebody may wait for, with their routes.
+    """The executions of this process that somebody may wait for, with their routes."""
 
-    Args:
-        most_seconds: That one request may wait.
-        received: A request as it can be forwarded, and whose it is.
-    """
-
-    def __init__(
-        self, runtime: Runtime, ledger: Ledger, executions: ApiExecutions, responses: Responses, *, most_seconds: float,
-        received: Callable[[Request], Coroutine[Any, Any, ForwardedRequest]],
-    ) -> None:  # fmt: skip
-        self._runtime = runtime
-        self._ledger = ledger
+    def __init__(self, context: HttpContext, executions: ApiExecutions, responses: Responses) -> None:
+        self._runtime = context.runtime
+        self._ledger = context.ledger
         self._executions = executions
         self._responses = responses
-        self._most_seconds = most_seconds
-        self._received = received
+        self._most_seconds = context.settings.max_timeout_seconds
+        self._received = context.reader.received
         self._tasks: AnswerTasks[AnyResponse | None] = AnswerTasks(MOST_REMEMBERED)
         self._is_closed = False
 

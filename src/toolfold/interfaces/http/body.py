@@ -189,7 +189,7 @@ def require_media_type(request: Request, media_type: str) -> None:
         raise Refusal(415, f"send the body as {media_type}, not as {description}", is_contract=False)
 
 
-async def read(raw: bytes, model: type[Body], gate: Gate, tenant: str, hangup: Hangup) -> Body:
+async def read_body(raw: bytes, model: type[Body], gate: Gate, tenant: str, hangup: Hangup) -> Body:
     """Decode and validate a body; a large one waits for its turn, unless its client leaves."""
     if len(raw) <= _LARGE_BYTES:
         return validate_body(decode_object(raw), model)

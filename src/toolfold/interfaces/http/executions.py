@@ -11,12 +11,11 @@ import hashlib
 import hmac
 import re
 import secrets
-import time
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar
+from typing import Final, TypeAlias, TypeVar
 
 import msgspec
 
@@ -44,10 +43,9 @@ from toolfold.interfaces.http.requests import (
     continuation_of,
     refuse_large,
 )
-from toolfold.interfaces.http.rounds import ApiExecution, MeteredTurn, Rounds
-from toolfold.interfaces.http.settings import Settings
-from toolfold.models import Limits, Paused
-from toolfold.runtime import Runtime
+from toolfold.interfaces.http.rounds import ApiExecution, Rounds
+from toolfold.interfaces.http.settings import HttpContext
+from toolfold.models import Paused
 from toolfold.service.answers import AnswerInterrupted, KeyedAnswers, KeyReused, RoundAnswer
 from toolfold.service.executions import (
     HOST_FAILURES,
@@ -58,9 +56,6 @@ from toolfold.service.executions import (
     Step,
 )
 from toolfold.service.owners import Owner
-
-if TYPE_CHECKING:
-    from toolfold.interfaces.http.replicas import Replicas
 
 _T = TypeVar("_T")
 AnyResponse: TypeAlias = ApiResponse | ForwardedResponse
@@ -93,27 +88,22 @@ class _Counters(ExecutionObserver[ApiResponse]):
 class ApiExecutions:
     """The executions of this process, and the way to those of other replicas."""
 
-    def __init__(
-        self, runtime: Runtime, settings: Settings, *, limits: Limits, gate: Gate, metrics: Metrics,
-        clock: Callable[[], float] = time.time, replicas: Replicas | None = None,
-    ) -> None:  # fmt: skip
-        self._runtime = runtime
-        self._limits = limits
-        self._gate = gate
-        self._metrics = metrics
-        self._clock = clock
-        self._secret = settings.token_key
-        self._replicas = replicas
-        self._owner = Owner() if replicas is None else replicas.owner
-        self._files = SessionFiles(runtime.sessions)
+    def __init__(self, context: HttpContext) -> None:
+        self._runtime = context.runtime
+        self._limits = context.limits
+        self._gate = context.gate
+        self._metrics = context.metrics
+        self._clock = context.clock
+        self._secret = context.settings.token_key
+        self._replicas = context.replicas
+        self._owner = Owner() if context.replicas is None else context.replicas.owner
+        self._files = SessionFiles(context.runtime.sessions)
         self.service: ExecutionService[ApiResponse] = ExecutionService(
-            runtime, owner=self._owner, clock=clock, observer=_Counters(gate, metrics)
+            context.runtime, owner=self._owner, clock=context.clock, observer=_Counters(context.gate, context.metrics)
         )
-        self._rounds = Rounds(
-            runtime, self.service, self._owner, settings, gate=gate, metrics=metrics, clock=clock
-        )  # fmt: skip
+        self._rounds = Rounds(context, self.service, self._owner)
         self._keyed_answers: KeyedAnswers[tuple[str, str], AnyResponse] = KeyedAnswers(
-            _remembered_bytes, most_bytes=settings.remembered_bytes
+            _remembered_bytes, most_bytes=context.settings.remembered_bytes
         )
 
     # Starts. With an `Idempotency-Key`, the same key and body get the same answer, and the program runs once.
@@ -190,8 +180,7 @@ class ApiExecutions:
         try:
             step = await self.service.begin(
                 execution, program, waiting=partial(while_connected, hangup),
-                turn=MeteredTurn(self._gate, self._metrics, start.tenant, hangup),
-                is_repeatable=bool(start.execution_id),
+                turn=self._gate.turn(start.tenant, hangup), is_repeatable=bool(start.execution_id),
             )  # fmt: skip
         except ExecutionOver:
             raise Refusal(400, CANCELLED) from None
@@ -265,7 +254,7 @@ class ApiExecutions:
         session: str | None = None, request: ForwardedRequest,
     ) -> AnyResponse:  # fmt: skip
         """Answer or decide on calls of a paused execution and run it to its end or its next pause."""
-        token = self._rounds.read(text, tenant, session)
+        token = self._rounds.tokens.read_for(text, tenant, session)
         if len(request.body) > self._limits.reply_bytes:
             refuse_large(results, self._limits.reply_bytes)
         continuation = continuation_of(token, results, decisions, request.request_id)
@@ -307,7 +296,7 @@ class ApiExecutions:
 
     def id_of(self, token: str, tenant: str) -> str:
         """Id of the execution that a token of this tenant continues."""
-        return self._rounds.read(token, tenant).execution_id
+        return self._rounds.tokens.read_for(token, tenant).execution_id
 
     async def cancel(
         self, request: ForwardedRequest | None = None, *, tenant: str, request_id: str = "", token: str = "",
@@ -315,7 +304,7 @@ class ApiExecutions:
     ) -> None:  # fmt: skip
         """End what a request started; unknown ids are ignored, so that a cancel can race the end."""
         if token:
-            of_token = self._rounds.read(token, tenant)
+            of_token = self._rounds.tokens.read_for(token, tenant)
             if of_token.expires_at < self._clock():
                 raise Refusal(400, EXPIRED)
             execution_id = of_token.execution_id

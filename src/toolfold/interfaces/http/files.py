@@ -7,7 +7,7 @@ import hashlib
 import mimetypes
 import os
 import secrets
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Iterable, Sequence
 from datetime import UTC, datetime
 from pathlib import PurePosixPath
 from typing import Any, BinaryIO, Final
@@ -20,12 +20,11 @@ from starlette.formparsers import MultiPartException
 
 from toolfold.execution.history import RecordedExecution
 from toolfold.interfaces.http import render, requests
-from toolfold.interfaces.http.access.rate_limits import Gate
 from toolfold.interfaces.http.body import require_media_type, validate_body
-from toolfold.interfaces.http.metrics import Metrics
 from toolfold.interfaces.http.render import ApiResponse, Refusal
 from toolfold.interfaces.http.requests import FileReference
 from toolfold.interfaces.http.responses import json_response
+from toolfold.interfaces.http.settings import HttpContext
 from toolfold.models import File, Outcome
 from toolfold.sessions import Sessions
 from toolfold.sessions.stores import SessionFile
@@ -170,22 +169,13 @@ _PIECE_BYTES: Final = 128 * 1024
 
 
 class FileRoutes:
-    """Routes for the files of sessions.
+    """Routes for the files of sessions."""
 
-    Args:
-        files: Of all tenants.
-        gate: Counts uploads as starts.
-        metrics: Counts their bytes.
-        tenant: Whose request it is, from its headers.
-    """
-
-    def __init__(
-        self, files: SessionFiles, *, gate: Gate, metrics: Metrics, tenant: Callable[[Request], Awaitable[str]]
-    ) -> None:
-        self._files = files
-        self._gate = gate
-        self._metrics = metrics
-        self._tenant = tenant
+    def __init__(self, context: HttpContext) -> None:
+        self._files = SessionFiles(context.runtime.sessions)
+        self._gate = context.gate
+        self._metrics = context.metrics
+        self._tenant = context.reader.tenant
 
     async def upload(self, request: Request) -> Response:
         """Put files into a session: a new one, or that of the field `session_id`."""

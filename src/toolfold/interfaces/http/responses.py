@@ -55,17 +55,7 @@ class Responses:
 
     async def refuse(self, request: Request, error: Exception) -> Response:
         """Render an exception that a route raised on purpose."""
-        match error:
-            case HTTPException():
-                refusal = Refusal(error.status_code, str(error.detail).lower(), is_contract=False)
-            case ToolfoldError():
-                refusal = to_http(error)
-            case Refusal():
-                refusal = error
-            case OSError():  # no room, no descriptors: what was asked for can be asked for again
-                refusal = retryable_refusal(error)
-            case _:
-                raise error
+        refusal = refusal_of(error)
         if refusal.status >= 500:
             # The operator needs to know what the system said; the client does not.
             reason = f" [{error}]" if isinstance(error, OSError) else ""
@@ -82,6 +72,20 @@ class Responses:
     async def break_down(self, request: Request, _: Exception) -> Response:
         """Answer after an internal error: the log has the details."""
         return self.respond(request, render.refusal_response(Refusal(500, "internal error", is_contract=False)))
+
+
+def refusal_of(error: Exception) -> Refusal:
+    """The refusal that an exception stands for; what is none is raised again."""
+    match error:
+        case HTTPException():
+            return Refusal(error.status_code, str(error.detail).lower(), is_contract=False)
+        case ToolfoldError():
+            return to_http(error)
+        case Refusal():
+            return error
+        case OSError():  # no room, no descriptors: what was asked for can be asked for again
+            return retryable_refusal(error)
+    raise error
 
 
 # Any: whatever JSON a route answers with.

@@ -13,7 +13,8 @@ import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import replace
-from typing import Any, Final, Protocol
+from functools import partial
+from typing import Any, Final
 
 import msgspec
 from fastapi import Request, Response
@@ -23,22 +24,12 @@ from toolfold.errors import ToolfoldError
 from toolfold.execution.batch import Item, map_programs
 from toolfold.interfaces.http import render, requests
 from toolfold.interfaces.http.access.rate_limits import Gate, while_connected
-from toolfold.interfaces.http.body import Body
+from toolfold.interfaces.http.body import wait_for_hangup
 from toolfold.interfaces.http.files import SessionFiles
-from toolfold.interfaces.http.metrics import Metrics
-from toolfold.interfaces.http.render import (
-    CANCELLED,
-    Hangup,
-    Refusal,
-    interruption_refusal,
-    retryable_refusal,
-    to_http,
-)
-from toolfold.interfaces.http.requests import ForwardedRequest
-from toolfold.interfaces.http.responses import json_response
-from toolfold.interfaces.http.settings import Settings
+from toolfold.interfaces.http.render import CANCELLED, Hangup, Refusal, interruption_refusal
+from toolfold.interfaces.http.responses import json_response, refusal_of
+from toolfold.interfaces.http.settings import HttpContext
 from toolfold.models import MIB, File, Limits, Outcome, ProgramOptions, ToolSpec
-from toolfold.runtime import Runtime
 from toolfold.service.executions import HOST_FAILURES
 from toolfold.service.owners import spawn
 
@@ -49,34 +40,17 @@ _MOST_PROGRAMS: Final = 10_000
 _log: Final = logging.getLogger(__name__)
 
 
-class RequestReader(Protocol):
-    """Reader of requests."""
-
-    async def received(self, request: Request, *, is_start: bool = False) -> ForwardedRequest: ...
-    async def read(self, request: Request, received: ForwardedRequest, model: type[Body]) -> Body: ...
-    def hangup(self, request: Request) -> Hangup: ...
-
-
 class OneShotRoutes:
     """The two routes, and the programs that they run in turns of their tenants."""
 
-    def __init__(
-        self,
-        runtime: Runtime,
-        settings: Settings,
-        *,
-        limits: Limits,
-        gate: Gate,
-        metrics: Metrics,
-        reader: RequestReader,
-    ) -> None:
-        self._runtime = runtime
-        self._settings = settings
-        self._limits = limits
-        self._gate = gate
-        self._metrics = metrics
-        self._reader = reader
-        self._files = SessionFiles(runtime.sessions)
+    def __init__(self, context: HttpContext) -> None:
+        self._runtime = context.runtime
+        self._settings = context.settings
+        self._limits = context.limits
+        self._gate = context.gate
+        self._metrics = context.metrics
+        self._reader = context.reader
+        self._files = SessionFiles(context.runtime.sessions)
         # Any: a batch gives nothing, a single program its outcome.
         self._tasks: set[asyncio.Task[Any]] = set()
         self._is_stopping = False
@@ -87,14 +61,8 @@ class OneShotRoutes:
 
     async def run(self, text: str, *, options: ProgramOptions, hangup: Hangup | None = None) -> Outcome:
         """One program, in a turn of its tenant; cancelled when `hangup` says that its client has left."""
-        async with self._gate.turn(options.tenant, hangup) as queue_seconds:
-            self._metrics.observe("queue_seconds", queue_seconds)
-            self._metrics.running += 1
-            try:
-                async with while_connected(hangup):
-                    outcome = await self._runtime.run(text, options=options)
-            finally:
-                self._metrics.running -= 1
+        async with self._gate.turn(options.tenant, hangup), while_connected(hangup):
+            outcome = await self._runtime.run(text, options=options)
         self._metrics.add("executions", status=outcome.status)
         if outcome.status == "timeout":
             self._metrics.add("timeouts")
@@ -122,7 +90,7 @@ class OneShotRoutes:
         body = await self._reader.read(request, received, requests.RunCodeRequest)
         options = options_of(body, self._limits, received.tenant, most_seconds=self._settings.max_timeout_seconds)
         self._gate.start(received.tenant)
-        running = self.run(body.code, options=options, hangup=self._reader.hangup(request))
+        running = self.run(body.code, options=options, hangup=partial(wait_for_hangup, request))
         try:
             outcome = await spawn(running, self._tasks)
         except asyncio.CancelledError:
@@ -147,7 +115,7 @@ class OneShotRoutes:
             self._check(number, program)
         # Before the first program runs: a name that is wrong must not be found in the middle.
         await asyncio.to_thread(self._find_files, body, tenant)
-        lines = self._lines(_BatchRunner(self, self._gate), self._items(body, tenant))
+        lines = self._lines(self._items(body, tenant))
         headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
         return StreamingResponse(lines, media_type=NDJSON, headers=headers)
 
@@ -178,23 +146,22 @@ class OneShotRoutes:
             options = msgspec.structs.replace(program.options(), files=files, limits=limits, tenant=tenant)
             yield Item(text=program.code, tag=program.id, **msgspec.structs.asdict(options))
 
-    async def _lines(self, shots: _BatchRunner, items: AsyncIterator[Item]) -> AsyncIterator[bytes]:
+    async def _lines(self, items: AsyncIterator[Item]) -> AsyncIterator[bytes]:
         lines: asyncio.Queue[bytes] = asyncio.Queue(maxsize=1)
         # In a task of its own: the request's is cancelled again and again when its client leaves, also in the midst
         # of tidying up.
-        task = spawn(self._fill(lines.put, shots, items), self._tasks)
+        task = spawn(self._fill(lines.put, items), self._tasks)
         try:
             while line := await lines.get():
                 yield line
         finally:
             task.cancel()
 
-    async def _fill(
-        self, put: Callable[[bytes], Awaitable[None]], shots: _BatchRunner, items: AsyncIterator[Item]
-    ) -> None:
+    async def _fill(self, put: Callable[[bytes], Awaitable[None]], items: AsyncIterator[Item]) -> None:
         """Put a line for each program, one for an error that stops the batch, and an empty one at the end."""
+        runner = _BatchRunner(self, self._gate)
         try:
-            async with aclosing(map_programs(shots, items, in_flight=2 * self._settings.running)) as outcomes:
+            async with aclosing(map_programs(runner, items, in_flight=2 * self._settings.running)) as outcomes:
                 async for result in outcomes:
                     await put(_line({"index": result.index, "id": result.tag, **result.outcome.to_dict()}))
         except asyncio.CancelledError:
@@ -202,7 +169,7 @@ class OneShotRoutes:
                 raise
             await put(_line({"status": "error", "error": _STOPS}))
         except (Refusal, ToolfoldError, OSError) as error:
-            text = _error_text(error)
+            text = refusal_of(error).text
             _log.error("POST /exec/batch: %s", text)
             await put(_line({"status": "error", "error": text}))
         # A mistake of ours: without an end, the client would wait for ever.
@@ -232,15 +199,6 @@ class _BatchRunner:
                 if not refusal.retry_after_seconds:
                     raise
                 await asyncio.sleep(refusal.retry_after_seconds)
-
-
-def _error_text(error: Refusal | ToolfoldError | OSError) -> str:
-    match error:
-        case Refusal():
-            return error.text
-        case ToolfoldError():
-            return to_http(error).text
-    return retryable_refusal(error).text
 
 
 def _line(value: dict[str, Any]) -> bytes:

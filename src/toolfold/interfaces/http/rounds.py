@@ -9,27 +9,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
 from typing import Final, TypeAlias
 
 from toolfold.errors import Fenced, LedgerFailed
 from toolfold.execution.history import RecordedExecution
 from toolfold.interfaces.http import render
-from toolfold.interfaces.http.access.rate_limits import Gate
 from toolfold.interfaces.http.access.tokens import Token, Tokens
 from toolfold.interfaces.http.files import file_reference, recorded_response, session_of
-from toolfold.interfaces.http.metrics import Metrics
-from toolfold.interfaces.http.render import (
-    CANCELLED,
-    EXPIRED,
-    INVALID_TOKEN,
-    ApiResponse,
-    Hangup,
-    Refusal,
-    too_many_rounds,
-)
+from toolfold.interfaces.http.render import CANCELLED, EXPIRED, INVALID_TOKEN, ApiResponse, Refusal, too_many_rounds
 from toolfold.interfaces.http.requests import (
     Continuation,
     ContinuationStatus,
@@ -37,10 +25,9 @@ from toolfold.interfaces.http.requests import (
     check_calls,
     continuation_status,
 )
-from toolfold.interfaces.http.settings import Settings
+from toolfold.interfaces.http.settings import HttpContext
 from toolfold.ledger.base import fenced_error
 from toolfold.models import Outcome, Paused
-from toolfold.runtime import Runtime
 from toolfold.service.answers import RoundAnswer
 from toolfold.service.executions import ExecutionMoved, ExecutionService, HeldExecution
 from toolfold.service.owners import Owner
@@ -49,44 +36,19 @@ ApiExecution: TypeAlias = HeldExecution[ApiResponse]
 _ALREADY_CONTINUED: Final = "the execution of this Idempotency-Key has gone on; use its last continuation_token"
 
 
-class MeteredTurn:
-    """A turn of a tenant, on the metrics. A class, because a generator would cost a twentieth of a continuation."""
-
-    __slots__ = ("_metrics", "_turn")
-
-    def __init__(self, gate: Gate, metrics: Metrics, tenant: str, hangup: Hangup | None = None) -> None:
-        self._turn: AbstractAsyncContextManager[float] = gate.turn(tenant, hangup)
-        self._metrics = metrics
-
-    async def __aenter__(self) -> None:
-        self._metrics.observe("queue_seconds", await self._turn.__aenter__())
-        self._metrics.running += 1
-
-    async def __aexit__(self, *_: object) -> None:
-        self._metrics.running -= 1
-        await self._turn.__aexit__(None, None, None)
-
-
 class Rounds:
     """Answers continuations, and starts that are sent again, from memory, by a step, or from the record."""
 
-    def __init__(
-        self, runtime: Runtime, service: ExecutionService[ApiResponse], owner: Owner, settings: Settings, *, gate: Gate,
-        metrics: Metrics, clock: Callable[[], float],
-    ) -> None:  # fmt: skip
-        self._runtime = runtime
+    def __init__(self, context: HttpContext, service: ExecutionService[ApiResponse], owner: Owner) -> None:
+        self._runtime = context.runtime
         self._service = service
         self._owner = owner
-        self._max_rounds = settings.max_rounds
-        self._max_seconds = settings.max_timeout_seconds
-        self._tokens = Tokens(settings.token_key)
-        self._gate = gate
-        self._metrics = metrics
-        self._clock = clock
-
-    def read(self, text: str, tenant: str, session: str | None = None) -> Token:
-        """A token that belongs to the tenant, and to the session if one is given."""
-        return self._tokens.read_for(text, tenant, session)
+        self._max_rounds = context.settings.max_rounds
+        self._max_seconds = context.settings.max_timeout_seconds
+        self.tokens = Tokens(context.settings.token_key)
+        self._gate = context.gate
+        self._metrics = context.metrics
+        self._clock = context.clock
 
     def longest_seconds(self, start: StartRequest, own_seconds: float) -> float:
         """How long an execution may take in all, if its program may run for `own_seconds`."""
@@ -112,7 +74,7 @@ class Rounds:
         self._metrics.add("rounds")
         self._service.pause(execution, step)
         token_fields = (execution.execution_id, execution.round, execution.replies, execution.session, execution.tenant)
-        token = self._tokens.sign(Token(*token_fields, execution.deadline, step.seconds_left))
+        token = self.tokens.sign(Token(*token_fields, execution.deadline, step.seconds_left))
         return render.tool_calls(step, session=execution.session, token=token)
 
     # Continuations.
@@ -167,7 +129,7 @@ class Rounds:
             raise Refusal(400, INVALID_TOKEN)
         check_calls((reply.call_id for reply in continuation.replies), execution.open_calls)
         check_calls(continuation.decisions, execution.open_approvals, "approval")
-        turn = MeteredTurn(self._gate, self._metrics, execution.tenant)
+        turn = self._gate.turn(execution.tenant)
         step = await self._service.resume(execution, continuation.replies, continuation.decisions, turn=turn)
         return await self.answer(execution, step)
 
@@ -209,7 +171,7 @@ class Rounds:
             return execution.last.answer
         if recorded.answer_count or recorded.outcome is not None or (execution is not None and execution.is_known):
             if recorded.first_pause is not None:
-                text = self._tokens.sign(token)
+                text = self.tokens.sign(token)
                 return render.tool_calls(recorded.first_pause, session=token.session, token=text)
             if recorded.outcome is None:
                 raise Refusal(409, _ALREADY_CONTINUED)
@@ -253,7 +215,7 @@ class Rounds:
         status = continuation_status(continuation, recorded)
         if recorded.has_ended:
             return self._recorded_end(execution, continuation, status, recorded.outcome)
-        turn = MeteredTurn(self._gate, self._metrics, execution.tenant)
+        turn = self._gate.turn(execution.tenant)
         step: Paused | Outcome | None = await self._service.replay(execution, turn=turn)
         was_doomed = execution.state == "doomed"
         self._service.move(execution, "read")

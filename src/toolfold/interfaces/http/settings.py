@@ -5,12 +5,21 @@ from __future__ import annotations
 import hashlib
 import os
 import secrets
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Final, Literal, TypeAlias
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 from toolfold.interfaces.server.listen import default_connection_limit
 from toolfold.models import MIB
+
+if TYPE_CHECKING:
+    from toolfold.interfaces.http.access.auth import RequestReader
+    from toolfold.interfaces.http.access.rate_limits import Gate
+    from toolfold.interfaces.http.metrics import Metrics
+    from toolfold.interfaces.http.replicas import Replicas
+    from toolfold.ledger.base import Ledger
+    from toolfold.models import Limits
+    from toolfold.runtime import Runtime
 
 Role: TypeAlias = Literal["read", "run", "approve"]
 """What a caller may do for its tenant; whoever may run or approve may read."""
@@ -87,3 +96,20 @@ class Settings:
     def is_open(self) -> bool:
         """Whether requests need no key."""
         return not self.keys and self.jwt is None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HttpContext:
+    """Objects that all routes of one app share."""
+
+    runtime: Runtime
+    ledger: Ledger
+    settings: Settings
+    limits: Limits
+    """Of one program."""
+    clock: Callable[[], float]
+    """Seconds since 1970, for deadlines."""
+    replicas: Replicas | None
+    metrics: Metrics
+    gate: Gate
+    reader: RequestReader

@@ -8,6 +8,7 @@ import hmac
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from starlette.datastructures import Headers
@@ -15,14 +16,25 @@ from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from toolfold.errors import UsageError, install_extra
-from toolfold.interfaces.http.body import account_of
+from toolfold.interfaces.http.access.rate_limits import Gate
+from toolfold.interfaces.http.body import (
+    Body,
+    account_of,
+    admit,
+    decode_object,
+    read_body,
+    require_media_type,
+    wait_for_hangup,
+)
 from toolfold.interfaces.http.render import Refusal
+from toolfold.interfaces.http.requests import FORWARDED_HEADERS, ForwardedRequest, ProgrammaticRequest
+from toolfold.interfaces.http.requests import HEADER as FORWARDED
 from toolfold.interfaces.http.settings import ALL_ROLES, ApiKey, JwtSettings, Role, Settings
 from toolfold.interfaces.server.listen import rest
 
 if TYPE_CHECKING:
     from toolfold.interfaces.http.access.jwt_auth import JwtVerifier
-    from toolfold.interfaces.http.requests import ProgrammaticRequest
+    from toolfold.interfaces.http.replicas import Replicas
 
 
 LOCAL: Final = "local"
@@ -52,10 +64,6 @@ class Caller(NamedTuple):
             self.require("run")
         if body.decisions:
             self.require("approve")
-
-
-def role_for(method: str) -> Role:
-    return "read" if method in ("GET", "HEAD") else "run"
 
 
 _NOBODY: Final = Caller("")
@@ -105,6 +113,72 @@ class Authenticator:
             if hmac.compare_digest(digest, expected):
                 owner = caller
         return owner
+
+
+class RequestReader:
+    """Requests with their tenants, on whose accounts their bodies are read."""
+
+    def __init__(self, settings: Settings, gate: Gate, replicas: Replicas | None) -> None:
+        self.auth = Authenticator(settings)
+        self._base_path = settings.base_path
+        self._gate = gate
+        self._replicas = replicas
+
+    async def tenant(self, request: Request) -> str:
+        """The tenant of a request, by its headers; its body counts as the tenant's from then on."""
+        caller = await self.auth.caller(request.headers)
+        self._admit(request, caller)
+        return caller.tenant
+
+    async def received(
+        self, request: Request, *, may_be_in_body: bool = False, is_start: bool = False, role: Role | None = None
+    ) -> ForwardedRequest:
+        """A request with its tenant, which another replica may have authenticated; its body is read last."""
+        request_headers = headers_of(request)
+        headers = {name: request_headers[name] for name in FORWARDED_HEADERS if request_headers.get(name)}
+        path, method = request.scope["path"].removeprefix(self._base_path), request.method
+        if method != "POST" and request.url.query:
+            path = f"{path}?{request.url.query}"
+        sender = None
+        if self._replicas is not None and (signed := request_headers.get(FORWARDED)):
+            unread = ForwardedRequest(path=path, tenant="", headers=headers, method=method)
+            sender = self._replicas.receive(signed, unread)
+            caller = Caller(sender.tenant)
+        else:
+            key = await _key_in_body(request) if may_be_in_body and self.auth.needs_body(request_headers) else ""
+            caller = await self.auth.caller(request_headers, key_in_body=key)
+        self._admit(request, caller, role)
+        if is_start:
+            self._gate.expect_start(caller.tenant)
+        body = b""
+        if method == "POST":
+            require_media_type(request, "application/json")
+            body = await request.body()
+            if sender is not None:
+                sender.check(body)
+        return ForwardedRequest(
+            path=path, tenant=caller.tenant, roles=caller.roles, headers=headers, method=method, body=body,
+            is_from_replica=sender is not None,
+        )  # fmt: skip
+
+    async def read(self, request: Request, received: ForwardedRequest, model: type[Body]) -> Body:
+        hangup = partial(wait_for_hangup, request)
+        return await read_body(received.body, model, self._gate, received.tenant, hangup)
+
+    def _admit(self, request: Request, caller: Caller, role: Role | None = None) -> None:
+        admit(request, caller.tenant)
+        caller.require(role or ("read" if request.method in ("GET", "HEAD") else "run"))
+
+
+async def _key_in_body(request: Request) -> str:
+    try:
+        require_media_type(request, "application/json")
+        key = decode_object(await request.body()).get("LIBRECHAT_CODE_API_KEY")
+    except Refusal as refusal:
+        if refusal.status in (408, 413):
+            raise
+        return ""  # who may not come in is told that, and no more
+    return key if isinstance(key, str) else ""
 
 
 def _jwt_verifier(settings: JwtSettings) -> JwtVerifier:

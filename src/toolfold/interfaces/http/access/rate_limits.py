@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Final
 
+from toolfold.interfaces.http.metrics import Metrics
 from toolfold.interfaces.http.render import Hangup, hangup_refusal, rate_limited
 from toolfold.interfaces.http.settings import Settings
 
@@ -40,21 +41,27 @@ class _Share:
 class _Turn:
     """Turn of one tenant. A class, because a generator would cost a twentieth of a continuation."""
 
-    __slots__ = ("_hangup", "_most_waiting", "_share")
+    __slots__ = ("_hangup", "_metrics", "_most_waiting", "_share")
 
-    def __init__(self, share: _Share, most_waiting: int, hangup: Hangup | None) -> None:
+    def __init__(self, share: _Share, metrics: Metrics, most_waiting: int, hangup: Hangup | None) -> None:
         self._share = share
+        self._metrics = metrics
         self._most_waiting = most_waiting
         self._hangup = hangup
 
-    async def __aenter__(self) -> float:
-        share = self._share
-        if not share.turns.locked():
-            await share.turns.acquire()
-            return 0.0
+    async def __aenter__(self) -> None:
+        seconds = 0.0
+        if self._share.turns.locked():
+            seconds = await self._wait()
+        else:
+            await self._share.turns.acquire()
+        self._metrics.observe("queue_seconds", seconds)
+        self._metrics.running += 1
+
+    async def _wait(self) -> float:
+        share, began = self._share, time.monotonic()
         if share.waiting >= self._most_waiting:
             raise rate_limited(1)
-        began = time.monotonic()
         share.waiting += 1
         try:
             async with while_connected(self._hangup):
@@ -64,14 +71,16 @@ class _Turn:
         return time.monotonic() - began
 
     async def __aexit__(self, *_: object) -> None:
+        self._metrics.running -= 1
         self._share.turns.release()
 
 
 class Gate:
     """Rate limits, turns and pauses of all tenants."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, metrics: Metrics | None = None) -> None:
         self._settings = settings
+        self._metrics = metrics or Metrics()
         self._shares: dict[str, _Share] = {}
         self._decoding = asyncio.Lock()
         self._followers = 0
@@ -107,7 +116,7 @@ class Gate:
 
     def turn(self, tenant: str, hangup: Hangup | None = None) -> _Turn:
         """A turn to hold; 429 if too many wait already, 499 if the client hangs up before it comes."""
-        return _Turn(self._of(tenant), self._settings.waiting, hangup)
+        return _Turn(self._of(tenant), self._metrics, self._settings.waiting, hangup)
 
     def enter(self, tenant: str) -> None:
         """Count a request of the tenant; `Refusal` 429 if it has too many."""

@@ -88,7 +88,7 @@ class Tokens:
         self._last = text, token
         return token
 
-    def read_for(self, text: str, tenant: str, session: str | None) -> Token:
+    def read_for(self, text: str, tenant: str, session: str | None = None) -> Token:
         """The same, if it belongs to the tenant, and to the session where one is named."""
         token = self.read(text)
         if not _is_same(token.tenant, tenant) or (session is not None and not _is_same(token.session, session)):
