@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Awaitable, Callable, Iterable
-from typing import Any, Final, Literal, TypeAlias
+from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
 from fastapi import APIRouter, Response
 from fastapi.openapi.utils import get_openapi
@@ -220,52 +220,48 @@ _STATUS_TEXTS: Final[dict[int, tuple[str, tuple[type[ResponseBody], ...]]]] = {
     500: ("The sandbox broke.", (Failed, Refused)),
     503: ("No sandbox or no ledger is available.", (Refused, State)),
 }
+_JSON: Final = "application/json"
 _ACCESS: Final = (401, 403)
-_PROGRAM: Final = (400, *_ACCESS, 404, 408, 409, 413, 415, 422, 429, 500, 503)
+_BODY: Final = (400, *_ACCESS, 408, 413, 415, 429)
+_PROGRAM: Final = (*_BODY, 404, 409, 422, 500, 503)
 _FILE: Final = (400, *_ACCESS, 404, 429)
-_ANSWERS: Final[dict[tuple[str, str], tuple[tuple[type[ResponseBody], ...], tuple[int, ...]]]] = {
-    ("POST", "/exec/programmatic"): ((ToolCallRequired, ApprovalRequired, Completed, Failed), _PROGRAM),
-    ("POST", "/exec"): ((Ran, Failed), _PROGRAM),
-    ("POST", "/exec/batch"): ((), (400, *_ACCESS, 404, 408, 413, 415, 429, 500, 503)),
-    ("POST", "/run_code"): ((RanCode,), (400, *_ACCESS, 408, 413, 415, 429, 500, 503)),
-    ("POST", "/exec/programmatic/cancel"): ((CancellationRequested,), (400, *_ACCESS, 408, 413, 415, 429, 500, 503)),
-    ("GET", "/executions/{execution_id}"): ((ToolCallRequired, ApprovalRequired, Completed, Failed), (*_PROGRAM,)),
-    ("GET", "/executions/{execution_id}/output"): ((), (400, *_ACCESS, 404, 429, 500, 503)),
-    ("DELETE", "/executions/{execution_id}"): ((CancellationRequested,), (400, *_ACCESS, 404, 429, 500, 503)),
-    ("POST", "/upload"): ((Uploaded,), (400, *_ACCESS, 408, 413, 415, 429)),
-    ("POST", "/upload/batch"): ((UploadedBatch,), (400, *_ACCESS, 408, 413, 415, 429)),
-    ("GET", "/files/{session}"): ((FileFacts,), (400, *_ACCESS, 429)),
-    ("GET", "/download/{session}/{file}"): ((), _FILE),
-    ("GET", "/sessions/{session}/objects/{file}"): ((FileFacts,), _FILE),
-    ("DELETE", "/sessions/{session}/objects/{file}"): ((Deleted,), _FILE),
-    ("GET", "/health"): ((State,), ()),
-    ("GET", "/ready"): ((State,), (503,)),
-    ("GET", "/metrics"): ((), (*_ACCESS, 429)),
-}
-_SUCCESS: Final = {("POST", "/exec/programmatic/cancel"): 202, ("DELETE", "/executions/{execution_id}"): 202}
-_MAY_RUN: Final = (("POST", "/exec"), ("POST", "/exec/programmatic"), ("GET", "/executions/{execution_id}"))
-"""Where an answer may be that the program still runs."""
-_OPEN: Final = ("/health", "/ready")
-_PLAIN: Final = {
-    ("GET", "/download/{session}/{file}"): "*/*",
-    ("GET", "/metrics"): "text/plain",
-    ("GET", "/executions/{execution_id}/output"): "text/event-stream",
-    ("POST", "/exec/batch"): "application/x-ndjson",
-}
-_REQUESTS: Final[dict[str, type[requests.RequestBody]]] = {
-    "/exec/programmatic": requests.ProgrammaticRequest,
-    "/exec/programmatic/cancel": requests.CancelRequest,
-    "/exec": requests.ExecuteRequest,
-    "/exec/batch": requests.BatchRequest,
-    "/run_code": requests.RunCodeRequest,
-}
-_SHAPES: Final[set[type[ResponseBody]]] = {
-    StillRunning,
-    *(one for shapes, _ in _ANSWERS.values() for one in shapes),
-    *(one for _, shapes in _STATUS_TEXTS.values() for one in shapes),
+_STEP: Final = (ToolCallRequired, ApprovalRequired, Completed, Failed)
+
+
+class _Route(NamedTuple):
+    """The request and the responses of a route."""
+
+    shapes: tuple[type[ResponseBody], ...]
+    refusals: tuple[int, ...]
+    request: type[requests.RequestBody] | None = None
+    status: int = 200
+    media_type: str = _JSON
+    may_run: bool = False
+    """The program may still run when the route answers."""
+
+
+_ROUTES: Final = {
+    "POST /exec/programmatic": _Route(_STEP, _PROGRAM, requests.ProgrammaticRequest, may_run=True),
+    "POST /exec": _Route((Ran, Failed), _PROGRAM, requests.ExecuteRequest, may_run=True),
+    "POST /exec/batch": _Route((), (*_BODY, 404, 500, 503), requests.BatchRequest, media_type="application/x-ndjson"),
+    "POST /run_code": _Route((RanCode,), (*_BODY, 500, 503), requests.RunCodeRequest),
+    "POST /exec/programmatic/cancel": _Route(
+        (CancellationRequested,), (*_BODY, 500, 503), requests.CancelRequest, status=202
+    ),
+    "GET /executions/{execution_id}": _Route(_STEP, _PROGRAM, may_run=True),
+    "GET /executions/{execution_id}/output": _Route((), (*_FILE, 500, 503), media_type="text/event-stream"),
+    "DELETE /executions/{execution_id}": _Route((CancellationRequested,), (*_FILE, 500, 503), status=202),
+    "POST /upload": _Route((Uploaded,), _BODY),
+    "POST /upload/batch": _Route((UploadedBatch,), _BODY),
+    "GET /files/{session}": _Route((FileFacts,), (400, *_ACCESS, 429)),
+    "GET /download/{session}/{file}": _Route((), _FILE, media_type="*/*"),
+    "GET /sessions/{session}/objects/{file}": _Route((FileFacts,), _FILE),
+    "DELETE /sessions/{session}/objects/{file}": _Route((Deleted,), _FILE),
+    "GET /health": _Route((State,), ()),
+    "GET /ready": _Route((State,), (503,)),
+    "GET /metrics": _Route((), (*_ACCESS, 429), media_type="text/plain"),
 }
 _REFERENCE: Final = "#/components/schemas/{model}"
-_PART: Final = re.compile(r"{(\w+)}")
 _TEXT: Final = {"type": "string"}
 _FORM: Final = {
     "type": "object",
@@ -293,7 +289,7 @@ def completed(document: dict[str, Any], descriptions: Iterable[RouteDescription]
     """A document with our routes, as FastAPI describes them, and with our shapes; in place."""
     router = APIRouter()
     for method, base_path, path, endpoint in descriptions:
-        options = _options(method, path)
+        options = _options(method, path, _ROUTES[f"{method} {path}"])
         router.add_api_route(f"{base_path}{path}", endpoint, methods=[method], response_class=Response, **options)
     document["paths"] |= get_openapi(title="", version="", routes=router.routes)["paths"]
     document["components"] = _components()
@@ -301,8 +297,10 @@ def completed(document: dict[str, Any], descriptions: Iterable[RouteDescription]
 
 
 def _components() -> dict[str, Any]:
-    models: list[Any] = [(model, "serialization") for model in sorted(_SHAPES, key=lambda shape: shape.__name__)]
-    models += [(model, "validation") for model in _REQUESTS.values()]
+    shapes = {StillRunning}.union(*(route.shapes for route in _ROUTES.values()))
+    shapes = shapes.union(*(shapes for _, shapes in _STATUS_TEXTS.values()))
+    models: list[Any] = [(model, "serialization") for model in sorted(shapes, key=lambda shape: shape.__name__)]
+    models += [(route.request, "validation") for route in _ROUTES.values() if route.request is not None]
     _, schemas = models_json_schema(models, ref_template=_REFERENCE)
     return {
         "schemas": schemas["$defs"],
@@ -313,35 +311,31 @@ def _components() -> dict[str, Any]:
     }
 
 
-def _options(method: str, path: str) -> dict[str, Any]:
-    """What `add_api_route` is told beside the endpoint."""
-    shapes, refusals = _ANSWERS[method, path]
-    success = _SUCCESS.get((method, path), 200)
-    responses: dict[int, dict[str, Any]] = {
-        success: {"description": "Done.", "content": _content(method, path, shapes)}
-    }
-    if (method, path) in _MAY_RUN:
+def _options(method: str, path: str, route: _Route) -> dict[str, Any]:
+    """Options of `add_api_route` beside the endpoint."""
+    content: dict[str, Any] = (
+        _json(*route.shapes) if route.media_type == _JSON else {route.media_type: {"schema": _TEXT}}
+    )
+    if path == "/files/{session}":
+        content[_JSON]["schema"] = {"type": "array", "items": content[_JSON]["schema"]}
+    responses: dict[int, dict[str, Any]] = {route.status: {"description": "Done.", "content": content}}
+    if route.may_run:
         responses[202] = {"description": "It still runs.", "content": _json(StillRunning)}
-    if path.startswith("/exec/") and success != 200:
+    if path.startswith("/exec/") and route.status != 200:
         responses[200] = {"description": "An error, for LibreChat.", "content": _json(Failed)}
-    responses |= {
-        status: {"description": _STATUS_TEXTS[status][0], "content": _json(*_STATUS_TEXTS[status][1])}
-        for status in refusals
-    }
-    extra: dict[str, Any] = {}
-    if path not in _OPEN:
+    for status in route.refusals:
+        description, shapes = _STATUS_TEXTS[status]
+        responses[status] = {"description": description, "content": _json(*shapes)}
+    parameters: list[dict[str, Any]] = [_in_path(name) for name in re.findall(r"{(\w+)}", path)]
+    if route.may_run:
+        parameters += _START_HEADERS if method == "POST" else [_WAIT]
+    extra: dict[str, Any] = {"parameters": parameters} if parameters else {}
+    if 401 in route.refusals:
         extra["security"] = [{"key": []}, {"bearer": []}]
-    if path in _REQUESTS:
-        extra["requestBody"] = {"required": True, "content": _json(_REQUESTS[path])}
-    elif method == "POST":
-        extra["requestBody"] = {"required": True, "content": {"multipart/form-data": {"schema": _FORM}}}
-    if path in ("/exec", "/exec/programmatic"):
-        extra["parameters"] = _START_HEADERS
-    if "{" in path:
-        extra["parameters"] = [_in_path(name) for name in _PART.findall(path)]
-    if (method, path) == ("GET", "/executions/{execution_id}"):
-        extra["parameters"].append(_WAIT)
-    return {"responses": responses, "openapi_extra": extra, "status_code": success}
+    if method == "POST":
+        body = {"multipart/form-data": {"schema": _FORM}} if route.request is None else _json(route.request)
+        extra["requestBody"] = {"required": True, "content": body}
+    return {"responses": responses, "openapi_extra": extra, "status_code": route.status}
 
 
 def _in_path(name: str) -> dict[str, Any]:
@@ -349,15 +343,6 @@ def _in_path(name: str) -> dict[str, Any]:
     return {"name": name, "in": "path", "required": True, "schema": schema}
 
 
-def _content(method: str, path: str, shapes: tuple[type[ResponseBody], ...]) -> dict[str, Any]:
-    if (method, path) in _PLAIN:
-        return {_PLAIN[method, path]: {"schema": _TEXT}}
-    content = _json(*shapes)
-    if path == "/files/{session}":
-        content["application/json"]["schema"] = {"type": "array", "items": content["application/json"]["schema"]}
-    return content
-
-
 def _json(*models: type[BaseModel]) -> dict[str, Any]:
     references = [{"$ref": _REFERENCE.format(model=model.__name__)} for model in models]
-    return {"application/json": {"schema": references[0] if len(references) == 1 else {"anyOf": references}}}
+    return {_JSON: {"schema": references[0] if len(references) == 1 else {"anyOf": references}}}
