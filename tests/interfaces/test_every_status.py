@@ -39,7 +39,7 @@ def outcome_of(status: Status) -> Outcome:
 
 
 def at_callback(outcome: Outcome) -> Any:
-    answer = json.loads(callback.to_json(outcome, (), callback.Frame(seconds=1, timeout_seconds=5)))
+    answer = json.loads(callback.to_json(outcome, (), callback.Frame(timeout_seconds=5)))
     error = answer["error"]
     return answer["success"], error and (error["type"], error["message"])
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal
@@ -103,11 +104,10 @@ class ForwardedCall:
 class Frame:
     """Fields of the JSON besides the outcome."""
 
-    seconds: float
     timeout_seconds: float
+    began: float | None = None
+    """By `time.perf_counter`; without it no real time is in the answer."""
     file_path: str | None = None
-    is_timed: bool = True
-    """Its seconds are real ones."""
 
 
 def to_json(outcome: Outcome, entries: Sequence[ForwardedCall], frame: Frame) -> str:
@@ -116,11 +116,10 @@ def to_json(outcome: Outcome, entries: Sequence[ForwardedCall], frame: Frame) ->
     stderr = _with_cause(outcome.stderr, failing_entry)
     return _dump(
         frame,
+        entries,
         success=outcome.status == "finished",
         stdout=outcome.stdout + (TRUNCATED if outcome.stdout_cut_bytes else ""),
         stderr=stderr + (TRUNCATED if outcome.stderr_cut_bytes else ""),
-        tool_calls=[_call(entry) for entry in entries],
-        tool_results=[_result(entry) for entry in entries],
         return_value=value_as_json(outcome.value),
         error=_error(outcome, stderr),
     )
@@ -128,26 +127,23 @@ def to_json(outcome: Outcome, entries: Sequence[ForwardedCall], frame: Frame) ->
 
 def error_json(error: ToolfoldError, frame: Frame, entries: Sequence[ForwardedCall] = ()) -> str:
     """The error of a program that could not run, or died with its sandbox after these calls, as JSON."""
-    return _dump(
-        frame,
-        tool_calls=[_call(entry) for entry in entries],
-        tool_results=[_result(entry) for entry in entries],
-        error={"type": type(error).__name__, "message": str(error), "traceback": ""},
-    )
+    return _dump(frame, entries, error={"type": type(error).__name__, "message": str(error), "traceback": ""})
 
 
-def _dump(frame: Frame, *, success: bool = False, stdout: str = "", stderr: str = "", tool_calls: Sequence[Json] = (),
-          tool_results: Sequence[Json] = (), return_value: Json = None, error: Json = None) -> str:  # fmt: skip
-    seconds = frame.timeout_seconds
+def _dump(
+    frame: Frame, entries: Sequence[ForwardedCall], *, success: bool = False, stdout: str = "", stderr: str = "",
+    return_value: Json = None, error: Json = None,
+) -> str:  # fmt: skip
+    limit = frame.timeout_seconds
     return json.dumps(
         {
             "success": success,
-            "execution_time_seconds": round(frame.seconds, 3),
-            "timeout_limit_seconds": int(seconds) if seconds == int(seconds) else seconds,
+            "execution_time_seconds": 0.0 if frame.began is None else round(time.perf_counter() - frame.began, 3),
+            "timeout_limit_seconds": int(limit) if limit == int(limit) else limit,
             "stdout": stdout,
             "stderr": stderr,
-            "tool_calls": list(tool_calls),
-            "tool_results": list(tool_results),
+            "tool_calls": [_call(entry) for entry in entries],
+            "tool_results": [_result(entry) for entry in entries],
             "return_value": return_value,
             "error": error,
             "file_path": frame.file_path,

@@ -72,7 +72,6 @@ class _Program:
     execution: HeldExecution[ResumeResult]
     frame: Frame
     specs: dict[str, ToolSpec]
-    began: float
     end: asyncio.Future[ResumeResult]
     calls: dict[int, ForwardedCall] = field(default_factory=dict)
 
@@ -104,22 +103,22 @@ class CallbackExecutions(ExecutionObserver[ResumeResult]):
 
     async def begin(self, request: CallbackRequest, *, has_parent: bool = True) -> tuple[str, ResumeResult]:
         """Start a program: its id, and its first calls or its end."""
-        began, deadline = time.perf_counter(), time.monotonic() + request.timeout_seconds
-        frame = frame_of(request)
+        deadline = time.monotonic() + request.timeout_seconds
+        frame = _frame(request)
         try:
             limits = limits_of(request, self._limits)
-            frame = frame_of(replace(request, workspace=request.workspace or self._workspace), is_saved=True)
+            frame = _save(request, frame, request.workspace or self._workspace)
             reserved_names = {name for spec in self._runtime.tools for name in (spec.python_name, *spec.aliases)}
             specs = await parent_specs(request, limits, reserved_names, self._large_texts) if has_parent else ()
             step = await self._runtime.start(request.code, options=request.options, tools=specs, limits=limits)
         except ToolfoldError as error:
-            return "", ResumeResult(final=error_json(error, with_seconds(frame, began)), has_failed=True)
+            return "", ResumeResult(final=error_json(error, frame), has_failed=True)
         execution_id = step.execution_id
         execution: HeldExecution[ResumeResult] = HeldExecution(
             execution_id=execution_id, deadline=deadline, state="running"
         )
         end = asyncio.get_running_loop().create_future()
-        program = _Program(execution, frame, {spec.name: spec for spec in specs}, began, end)
+        program = _Program(execution, frame, {spec.name: spec for spec in specs}, end)
         if isinstance(step, Paused):
             self._programs[execution_id] = program
             self._service.hold(execution)
@@ -167,7 +166,7 @@ class CallbackExecutions(ExecutionObserver[ResumeResult]):
                 return self._finish(program, await self._runtime.executions.expire(execution_id))
         except ToolfoldError as error:
             await self._runtime.executions.cancel(execution_id)
-            text = error_json(error, with_seconds(program.frame, program.began), list(program.calls.values()))
+            text = error_json(error, program.frame, list(program.calls.values()))
             return self._settle(program, text, "broken")
         except BaseException:
             self._service.move(program.execution, "pause")  # its deadline ends it
@@ -191,7 +190,7 @@ class CallbackExecutions(ExecutionObserver[ResumeResult]):
         if outcome.status == "timeout" and outcome.problem is None:
             message = f"the program took longer than {program.frame.timeout_seconds:g} s"
             outcome = replace(outcome, problem=Problem(kind="wall_clock", message=message))
-        text = to_json(outcome, list(program.calls.values()), with_seconds(program.frame, program.began))
+        text = to_json(outcome, list(program.calls.values()), program.frame)
         return self._settle(program, text, outcome.status)
 
     def _settle(self, program: _Program, final: str, status: str) -> ResumeResult:
@@ -223,11 +222,7 @@ def _forward(program: _Program, call: Call) -> OpenCall:
 
 
 def limits_of(request: CallbackRequest, usual: Limits) -> Limits:
-    """Limits of one program.
-
-    Raises:
-        UsageError: its timeout is none, or too long.
-    """
+    """Limits of one program; `UsageError` if its timeout is none, or too long."""
     seconds, most = request.timeout_seconds, usual.wall_seconds
     if not seconds > 0:
         raise UsageError(f"timeout {seconds!r} is not a number of seconds above 0")
@@ -236,19 +231,17 @@ def limits_of(request: CallbackRequest, usual: Limits) -> Limits:
     return replace(usual, wall_seconds=seconds)
 
 
-def frame_of(request: CallbackRequest, *, is_saved: bool = False) -> Frame:
-    """What the answer says besides the outcome; with `is_saved`, the program is saved for it where that is wanted.
+def _frame(request: CallbackRequest) -> Frame:
+    began = time.perf_counter() if request.options.clock is None else None
+    return Frame(timeout_seconds=request.timeout_seconds, began=began)
 
-    Raises:
-        UsageError: it cannot be saved.
-    """
-    path = None
-    if is_saved and request.filename is not None:
-        assert request.workspace is not None
-        path = save_program(request.code, request.filename, request.workspace)
-    return Frame(
-        seconds=0.0, timeout_seconds=request.timeout_seconds, file_path=path, is_timed=request.options.clock is None
-    )
+
+def _save(request: CallbackRequest, frame: Frame, workspace: Path | None) -> Frame:
+    """Save a program that has a file name; `UsageError` if it cannot be saved."""
+    if request.filename is None:
+        return frame
+    assert workspace is not None
+    return replace(frame, file_path=save_program(request.code, request.filename, workspace))
 
 
 async def parent_specs(
@@ -278,10 +271,6 @@ def read_reply(entry: ForwardedCall, reply: ToolReply, spec: ToolSpec | None, mo
         except ReplyUnfit as error:
             entry.error = str(error)
     return None
-
-
-def with_seconds(frame: Frame, began: float) -> Frame:
-    return replace(frame, seconds=time.perf_counter() - began) if frame.is_timed else frame
 
 
 def _value(observation: str, spec: ToolSpec | None) -> Value:
@@ -319,19 +308,18 @@ class InlinePrograms:
 
     async def run(self, request: CallbackRequest, answer: Answer) -> tuple[str, bool]:
         """Run a program to its end: the JSON of the tool, and whether it failed."""
-        began = time.perf_counter()
-        frame = frame_of(request)
+        frame = _frame(request)
         calls = _InlineCalls(request, answer, self._limits.reply_bytes)
         try:
             limits = limits_of(request, self._limits)
-            frame = frame_of(request, is_saved=True)
+            frame = _save(request, frame, request.workspace)
             specs = await parent_specs(request, limits, (), self._large_texts)
             # Nothing may come in between: what begins next has these tools, and keeps them.
             self._runtime.replace_tools(calls.tools(specs))
             outcome = await self._runtime.run(request.code, options=request.options, limits=limits)
         except ToolfoldError as error:
-            return error_json(error, with_seconds(frame, began), calls.entries), True
-        return to_json(outcome, calls.entries, with_seconds(frame, began)), outcome.status != "finished"
+            return error_json(error, frame, calls.entries), True
+        return to_json(outcome, calls.entries, frame), outcome.status != "finished"
 
 
 class _InlineCalls:
@@ -354,10 +342,8 @@ class _InlineCalls:
         call = OpenCall(id=f"call_{self._name}_{len(self.entries) + 1}", name=name, arguments=call_arguments)
         entry = ForwardedCall(call)
         self.entries.append(entry)
-        if self._reply_barrier is None:
-            reply = await self._reply_to(call)
-        else:
-            reply = await self._reply_barrier.wait(self._reply_to(call))
+        answer = self._reply_to(call)
+        reply = await (answer if self._reply_barrier is None else self._reply_barrier.wait(answer))
         value = read_reply(entry, reply, spec, self._reply_bytes)
         if entry.error is not None:
             raise ToolRefused(entry.error)  # in its own words
@@ -399,11 +385,7 @@ FOLDER: Final = ".python_tmp"
 
 
 def save_program(text: str, filename: str, workspace: Path) -> str:
-    """Write the program; its path relative to the workspace.
-
-    Raises:
-        UsageError: `filename` is no plain file name, or cannot be written.
-    """
+    """Write the program under a plain file name, else `UsageError`; its path relative to the workspace."""
     name = filename if filename.endswith(".py") else f"{filename}.py"
     if name != os.path.basename(name) or name.startswith(".") or not name.isprintable() or "\\" in name:
         raise UsageError(f"filename {filename!r} is not a plain file name; give one without folders, like 'report.py'")

@@ -176,7 +176,7 @@ def _has_extension(ctx: ServerRequestContext[Any, Any]) -> bool:
 
 def refusal_result(error: UsageError) -> types.CallToolResult:
     """Result for arguments that are wrong."""
-    return final_result(error_json(error, Frame(seconds=0.0, timeout_seconds=DEFAULT_SECONDS)), has_failed=True)
+    return final_result(error_json(error, Frame(timeout_seconds=DEFAULT_SECONDS)), has_failed=True)
 
 
 def final_result(text: str, *, has_failed: bool) -> types.CallToolResult:
