@@ -32,18 +32,18 @@ from toolfold.interfaces.console.access import (
 from toolfold.interfaces.console.live import EventStreams, LedgerWatcher, Routes
 from toolfold.interfaces.console.queries import QueryRoutes
 from toolfold.interfaces.http.access.rate_limits import Gate
-from toolfold.interfaces.http.access.tokens import load_or_create_key
-from toolfold.interfaces.http.body import Intakes, wait_for_hangup
-from toolfold.interfaces.http.render import Refusal, to_http
-from toolfold.interfaces.http.responses import json_response
+from toolfold.interfaces.http.access.tokens import signing_key
+from toolfold.interfaces.http.body import Intakes, require_media_type, wait_for_hangup
+from toolfold.interfaces.http.render import Refusal
+from toolfold.interfaces.http.responses import json_response, refusal_of
 from toolfold.interfaces.http.settings import Settings
 from toolfold.interfaces.library import open_runtime
 from toolfold.interfaces.server.signals import is_loopback
 from toolfold.ledger.base import Ledger
-from toolfold.ledger.open import default_path, is_shared
 from toolfold.ledger.remote_approval import DecisionStore, LedgerApproval, decision_seal, lock
 from toolfold.models import MIB, Outcome
 from toolfold.runtime import Runtime
+from toolfold.service.owners import spawn
 from toolfold.tools.tool import Decision, Tool
 
 # ----------------------------------------------------------------------------------------------------
@@ -59,7 +59,7 @@ def open_console(config: Config, *, modules: Sequence[Tool] = (), may_act: bool 
     approve = approval_of(config, ledger) or LedgerApproval(ledger, wait_seconds=config.approvals_wait)
     settings = msgspec.structs.replace(runtime_settings(config), ledger=ledger, interface="console", approve=approve)
     runtime = open_runtime(config, [*modules, *declared_tools(config)], settings)
-    access = Access(_key(config, ledger), may_act=may_act)
+    access = Access(signing_key(config, ledger, "console"), may_act=may_act)
     app = create_console(runtime, ledger, access, hide_arguments=config.console.hide_arguments)
     return app, ledger, access.new_token()
 
@@ -67,7 +67,7 @@ def open_console(config: Config, *, modules: Sequence[Tool] = (), may_act: bool 
 def mount_console(app: FastAPI, config: Config, ledger: Ledger) -> str:
     """Add the console at `/console`, where tenants sign in with their keys; the path of a link for the operator."""
     has_keys = bool(config.http.keys) or config.http.jwt is not None
-    access = Access(_key(config, ledger), auth=app.state.auth if has_keys else None)
+    access = Access(signing_key(config, ledger, "console"), auth=app.state.auth if has_keys else None)
     only_here = is_loopback(config.http.host)
     console = create_console(
         app.state.runtime, ledger, access, only_here=only_here, hide_arguments=config.console.hide_arguments,
@@ -106,15 +106,6 @@ def _describe(app: FastAPI, console: FastAPI, prefix: str) -> None:
     app.openapi = openapi  # type: ignore[method-assign]
 
 
-def _key(config: Config, ledger: Ledger) -> bytes:
-    """The key that signs cookies: the same for all replicas, and after a restart."""
-    if config.http.token_key is not None:
-        return config.http.token_key.get_secret_value().encode()
-    if is_shared(ledger):
-        return ledger.shared_secret("console")
-    return load_or_create_key(default_path().parent / "console.key")
-
-
 # ----------------------------------------------------------------------------------------------------
 # What the console's API lets people do: decide, cancel, check, run again, try a tool.
 
@@ -148,13 +139,27 @@ class _Arguments(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     arguments: dict[str, Any]
 
 
+# Any: a body of any shape.
+async def _read(request: Request, shape: type[Any]) -> Any:
+    require_media_type(request, "application/json")
+    body = b""
+    async for part in request.stream():
+        body += part
+        if len(body) > MOST_BODY_BYTES:
+            raise Refusal(413, f"the body is larger than {MOST_BODY_BYTES} bytes")
+    try:
+        return msgspec.json.decode(body, type=shape)
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise Refusal(400, f"invalid request body: {error}") from error
+
+
 class Actions(Routes):
     """The routes that change something: each needs the right to act."""
 
     # Any: as of every route.
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
-        self._reruns: set[asyncio.Task[None]] = set()
+        self._reruns: set[asyncio.Task[Any]] = set()
 
     async def decide(self, request: Request) -> Response:
         """Approve or deny calls that wait.
@@ -244,9 +249,7 @@ class Actions(Routes):
                 text, background=True, files=start.files, limits=start.limits, rerun_of=execution_id, repeat=(),
                 tenant=start.tenant,
             )  # fmt: skip
-            task = asyncio.create_task(_until_over(started, stack.pop_all()))
-            self._reruns.add(task)
-            task.add_done_callback(self._reruns.discard)
+            spawn(_until_over(started, stack.pop_all()), self._reruns)
         step = await started.wait(_SETTLE_SECONDS)
         # One that was rejected has an id of its own: nothing of it ran.
         new_id = step.execution_id if isinstance(step, Outcome) else started.id
@@ -276,21 +279,6 @@ async def _until_over(started: BackgroundExecution, turn: AsyncExitStack) -> Non
     async with turn:
         with suppress(ToolfoldError):  # told to whoever looks at its record
             await started.wait()
-
-
-# Any: a body of any shape.
-async def _read(request: Request, shape: type[Any]) -> Any:
-    if request.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
-        raise Refusal(415, "send a body of type application/json")
-    body = b""
-    async for part in request.stream():
-        body += part
-        if len(body) > MOST_BODY_BYTES:
-            raise Refusal(413, f"the body is larger than {MOST_BODY_BYTES} bytes")
-    try:
-        return msgspec.json.decode(body, type=shape)
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-        raise Refusal(400, f"invalid request body: {error}") from error
 
 
 _STATIC: Final = Path(__file__).parent / "static"
@@ -344,9 +332,8 @@ def create_console(
     if is_owner:
         app.add_middleware(Intakes, gate=gate, settings=_STANDALONE)
     app.add_middleware(Guard, only_here=only_here)
-    app.add_exception_handler(Refusal, _refuse)
-    app.add_exception_handler(ToolfoldError, _refuse)
-    app.add_exception_handler(HTTPException, _refuse)
+    for error in (Refusal, ToolfoldError, HTTPException):
+        app.add_exception_handler(error, _refuse)
     app.state.watch = watch
     # For `interfaces.http.setup`, which every interface that listens uses.
     app.state.max_connections = _STANDALONE.max_connections
@@ -425,15 +412,7 @@ def _with_cookie(response: Response, request: Request, cookie: str) -> Response:
 
 
 async def _refuse(_: Request, error: Exception) -> Response:
-    match error:
-        case HTTPException():
-            return json_response(error.status_code, {"error": str(error.detail).lower()})
-        case ToolfoldError():
-            refusal = to_http(error)
-        case Refusal():
-            refusal = error
-        case _:
-            raise error
+    refusal = refusal_of(error)
     retry = refusal.retry_after_seconds
     return json_response(refusal.status, {"error": refusal.text}, {"Retry-After": str(retry)} if retry else None)
 

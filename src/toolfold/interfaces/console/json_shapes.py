@@ -16,7 +16,7 @@ from toolfold.interfaces.media import value_as_json
 from toolfold.ledger.base import CallEntry, DecisionEntry, Entry, ExecutionHistory, ExecutionSummary, Moment, ReplyEntry
 from toolfold.ledger.listing import ToolUse
 from toolfold.ledger.remote_approval import arguments_digest
-from toolfold.models import NOTHING_RAN, CallRecord, Json, Outcome, Problem, ToolSpec, Value
+from toolfold.models import NOTHING_RAN, CallRecord, File, Json, Outcome, Problem, ToolSpec, Value
 from toolfold.prompts.python_stubs import signature
 
 _ERROR_CHARACTERS: Final = 2000
@@ -28,6 +28,10 @@ _HIDDEN: Final = "hidden by console.hide_arguments"
 _DIRECT: Final = re.compile(r"(await [^\s(]+\().*", re.DOTALL)
 
 _SUMMARY: Final = tuple(field.name for field in fields(ExecutionSummary))
+_START: Final = (
+    "execution_id", "began_at", "interface", "engine", "isolation", "session", "tenant", "rerun_of", "is_direct",
+)  # fmt: skip
+_LIMITS: Final = ("wall_seconds", "calls", "memory_bytes", "output_bytes")
 
 _encode: Final = msgspec.json.Encoder().encode
 
@@ -109,27 +113,20 @@ def of_history(history: ExecutionHistory, *, hidden: bool) -> dict[str, Json]:
     start_record = history.start_record
     program = start_record.program.sent_text
     return {
-        "execution_id": start_record.execution_id,
+        **{name: getattr(start_record, name) for name in _START},
         "state": history.state,
         "epoch": history.epoch,
-        "began_at": start_record.began_at,
-        "interface": start_record.interface,
-        "engine": start_record.engine,
-        "isolation": start_record.isolation,
-        "session": start_record.session,
-        "tenant": start_record.tenant,
-        "rerun_of": start_record.rerun_of,
-        "is_direct": start_record.is_direct,
         "is_whole": history.is_whole,
         "program": _without_arguments(program) if hidden and start_record.is_direct else program,
         "tools": [spec.name for spec in start_record.tools],
-        "files": [{"name": file.name, "mime": file.mime, "size": file.size} for file in start_record.files],
-        "limits": {
-            "wall_seconds": start_record.limits.wall_seconds, "calls": start_record.limits.calls,
-            "memory_bytes": start_record.limits.memory_bytes, "output_bytes": start_record.limits.output_bytes,
-        },
+        "files": _files(start_record.files),
+        "limits": {name: getattr(start_record.limits, name) for name in _LIMITS},
         "outcome": None if history.outcome is None else of_outcome(history.outcome, hidden=hidden),
-    }  # fmt: skip
+    }
+
+
+def _files(files: Iterable[File]) -> list[dict[str, Json]]:
+    return [{"name": file.name, "mime": file.mime, "size": file.size} for file in files]
 
 
 def of_outcome(outcome: Outcome, *, hidden: bool) -> dict[str, Json]:
@@ -143,7 +140,7 @@ def of_outcome(outcome: Outcome, *, hidden: bool) -> dict[str, Json]:
         "stderr": _HIDDEN if hidden and outcome.stderr else outcome.stderr[:_TEXT_CHARACTERS],
         # What the check says is about the text, which is shown; what was raised may quote an argument.
         "problem": of_problem(outcome.problem, hidden=hidden and outcome.status not in NOTHING_RAN),
-        "files": [{"name": file.name, "mime": file.mime, "size": file.size} for file in outcome.files],
+        "files": _files(outcome.files),
         "context_saved": asdict(outcome.context_saved),
         "hints": list(outcome.hints),
     }
@@ -158,12 +155,10 @@ def of_problem(problem: Problem | None, *, hidden: bool = False) -> dict[str, Js
 
 def of_call(history: ExecutionHistory, call_id: int, *, hidden: bool) -> dict[str, Json] | None:
     """One call with its arguments and its reply; `None` if there is none."""
-    call = next(
-        (entry.call for entry in history.entries if isinstance(entry, CallEntry) and entry.call.id == call_id), None
-    )
-    reply_entry = next(
-        (entry for entry in history.entries if isinstance(entry, ReplyEntry) and entry.record.id == call_id), None
-    )
+    entries = history.entries
+    calls = (entry.call for entry in entries if isinstance(entry, CallEntry) and entry.call.id == call_id)
+    replies = (entry for entry in entries if isinstance(entry, ReplyEntry) and entry.record.id == call_id)
+    call, reply_entry = next(calls, None), next(replies, None)
     if reply_entry is not None:
         event = _event(reply_entry, hidden=hidden)
         arguments: Mapping[str, Value] = reply_entry.record.arguments

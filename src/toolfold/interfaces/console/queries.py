@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections import OrderedDict, defaultdict
+from collections import defaultdict
 from typing import Annotated, Any, Final, Literal, cast
 from urllib.parse import quote
 
@@ -18,6 +18,7 @@ from toolfold.interfaces.library import BridgedRuntime
 from toolfold.ledger.base import ExecutionFilter, ExecutionHistory
 from toolfold.ledger.listing import Statistics, ToolUse
 from toolfold.models import MIB
+from toolfold.service.answers import BoundedMemory
 
 _HOUR: Final = 3600.0
 _DAY: Final = 86_400.0
@@ -35,7 +36,7 @@ class QueryRoutes(Routes):
         super().__init__(*args, **options)
         # Every ledger of ours has them; the contract of those of others need not.
         self._statistics = cast("Statistics", self._ledger)
-        self._ended: OrderedDict[str, ExecutionHistory] = OrderedDict()
+        self._ended: BoundedMemory[str, ExecutionHistory] = BoundedMemory(_CACHED)
 
     async def executions(
         self, request: Request, state: Literal["running", "paused", "ended"] | None = None, status: str | None = None,
@@ -184,9 +185,7 @@ class QueryRoutes(Routes):
         if history is None:
             history = await self._ledger.load(execution_id)
             if history is not None and history.state == "ended" and _size(history) <= _CACHED_BYTES:
-                self._ended[execution_id] = history
-                while len(self._ended) > _CACHED:
-                    self._ended.popitem(last=False)
+                self._ended.put(execution_id, history)
         return require_visible(viewer, history, execution_id)
 
 

@@ -40,30 +40,17 @@ _log: Final = logging.getLogger(__name__)
 
 
 class Replicas:
-    """This process among the replicas that share its ledger.
-
-    Args:
-        owner: Its leases.
-        key: Signs tokens; the same at all replicas.
-    """
+    """This process among the replicas that share its ledger and the key of the tokens."""
 
     def __init__(self, owner: LeaseOwner, key: bytes) -> None:
         self.owner = owner
-        self._forwarder = Forwarder(key)
+        self.forwarder = Forwarder(key)
         self._last_owners: BoundedMemory[str, str] = BoundedMemory(_REMEMBERED)
 
     async def close(self) -> None:
         """Release everything to the others, and close the connections to them."""
         await self.owner.close()
-        await self._forwarder.close()
-
-    def receive(self, signed: str, request: ForwardedRequest) -> VerifiedSender:
-        """Check a request that another replica forwarded, before its body has arrived.
-
-        Raises:
-            Refusal: No replica sent it, or it is meant for another one.
-        """
-        return self._forwarder.receive(signed, request, self.owner.id)
+        await self.forwarder.close()
 
     async def forward(self, execution_id: str, request: ForwardedRequest) -> ForwardedResponse | None:
         """Response of the replica that holds an execution; `None` if only this one may hold it.
@@ -97,7 +84,7 @@ class Replicas:
     async def _ask(self, execution_id: str, request: ForwardedRequest, owner: str) -> ForwardedResponse | None:
         """The holder's response, unless it loses the execution first."""
         replica, _, address = owner.partition(" ")
-        task = asyncio.create_task(self._forwarder.send(request, replica, address))
+        task = asyncio.create_task(self.forwarder.send(request, replica, address))
         try:
             while not task.done():
                 await asyncio.wait([task], timeout=self.owner.beat_seconds)
@@ -120,18 +107,14 @@ class Replicas:
         if request.is_from_replica:
             return
         others = [owner.partition(" ") for owner in await self.owner.leases.replicas() if owner != self.owner.name]
-        requests = [self._forwarder.send(request, replica, address) for replica, _, address in others if address]
+        requests = [self.forwarder.send(request, replica, address) for replica, _, address in others if address]
         with suppress(TimeoutError):
             async with asyncio.timeout(_TELL_SECONDS):
                 await asyncio.gather(*requests)
 
 
 def validate_address(address: str) -> str:
-    """An address for other replicas.
-
-    Raises:
-        UsageError: It is none.
-    """
+    """An address for other replicas, or a `UsageError`."""
     scheme, separator, rest = address.partition("://")
     if scheme not in ("http", "https") or not separator or not rest or any(sign in rest for sign in " ?#@"):
         raise UsageError(
@@ -152,11 +135,7 @@ def _unreachable_refusal(address: str) -> Refusal:
 
 
 class Forwarder:
-    """Sends requests to replicas, and recognises those that they sent.
-
-    Args:
-        key: Of the tokens, shared by all replicas.
-    """
+    """Sends requests to replicas, and recognises those that they sent, by the key of the tokens."""
 
     def __init__(self, key: bytes) -> None:
         self._key = hmac.digest(key, _PURPOSE, "sha256")
@@ -189,11 +168,7 @@ class Forwarder:
         return ForwardedResponse(response.status_code, response.content, response_headers)
 
     def receive(self, signed: str, request: ForwardedRequest, replica: str) -> VerifiedSender:
-        """What another replica vouches for; its body need not have come yet.
-
-        Raises:
-            Refusal: 401 if no replica sent this; 421 if it is for the one that was here before.
-        """
+        """Check a request before its body has come: 401 if no replica sent it, 421 if it is for an earlier one."""
         target, _, rest = signed.partition(".")
         encoded, _, rest = rest.partition(".")
         digest, _, signature = rest.partition(".")

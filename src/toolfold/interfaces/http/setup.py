@@ -6,6 +6,7 @@ import asyncio
 import logging
 import socket
 from collections.abc import Callable, Sequence
+from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -16,7 +17,7 @@ from toolfold.config.build import approval_of, declared_tools, ledger_of, runtim
 from toolfold.config.model import Config
 from toolfold.config.sections import HttpConfig
 from toolfold.errors import UsageError
-from toolfold.interfaces.http.access.tokens import load_or_create_key
+from toolfold.interfaces.http.access.tokens import load_or_create_key, signing_key
 from toolfold.interfaces.http.app import create_app
 from toolfold.interfaces.http.settings import ApiKey, JwtSettings, Settings, jwt_tenant
 from toolfold.interfaces.library import is_granted, open_runtime
@@ -38,10 +39,6 @@ _log: Final = logging.getLogger(__name__)
 ENTRY_NAME: Final = "/exec/programmatic"
 _SIGNING_KEY_NAME: Final = "http-token"
 _SECONDS: Final = {"timeout": "timeout_seconds", "max_timeout": "max_timeout_seconds"}
-_COPIED_OPTIONS: Final = {
-    "base_path", "max_rounds", "starts_per_minute", "running", "waiting", "paused", "max_body_bytes",
-    "max_upload_bytes", "max_held_bytes", "max_connections", "preload_data", *_SECONDS,
-}  # fmt: skip
 
 
 async def open_app(config: Config, *, modules: Sequence[Tool] = ()) -> tuple[FastAPI, Ledger]:
@@ -52,7 +49,8 @@ async def open_app(config: Config, *, modules: Sequence[Tool] = ()) -> tuple[Fas
         modules: The tools of `tools.modules`, loaded.
     """
     require_keys(config.http)
-    folder = _folder(config)
+    files = config.http.files
+    folder = config.folder / files if files else default_path().parent / "http-sessions"
     ledger = ledger_of(config)
     try:
         if isinstance(ledger, SqliteLedger):
@@ -87,11 +85,7 @@ def _app(config: Config, modules: Sequence[Tool], folder: Path, ledger: Ledger) 
 
 
 def require_keys(http: HttpConfig) -> None:
-    """Whoever can be reached from elsewhere must have a key.
-
-    Raises:
-        UsageError: there is none.
-    """
+    """Whoever can be reached from elsewhere must have a key, else `UsageError`."""
     if not http.keys and http.jwt is None and not is_loopback(http.host):
         raise UsageError(
             f"{http.host!r} can be reached from elsewhere, and no key is configured; "
@@ -127,26 +121,16 @@ def _replicas(config: Config, settings: Settings, ledger: RedisLedger, files: st
 def settings_of(config: Config, ledger: Ledger) -> Settings:
     """The interface's settings; a key for tokens is made and kept where the config has none."""
     http = config.http
-    options = {
-        _SECONDS.get(key, key): value
-        for key, value in http.model_dump(include=_COPIED_OPTIONS, exclude_none=True).items()
-    }
-    if http.token_key:
-        key = http.token_key.get_secret_value().encode()
-    else:
-        key = (
-            ledger.shared_secret(_SIGNING_KEY_NAME)
-            if is_shared(ledger)
-            else load_or_create_key(_state() / f"{_SIGNING_KEY_NAME}.key")
-        )
+    limits = http.model_dump(exclude={"keys", "jwt", "token_key"}, exclude_none=True)
+    options = {_SECONDS.get(name, name): value for name, value in limits.items()}
     return Settings(
         keys={
             tenant: tuple(ApiKey(secret=entry.key.get_secret_value(), roles=entry.roles) for entry in keys)
             for tenant, keys in http.keys.items()
         },
         jwt=_jwt(http, config.folder),
-        token_key=key,
-        **options,
+        token_key=signing_key(config, ledger, _SIGNING_KEY_NAME),
+        **{field.name: options[field.name] for field in fields(Settings) if field.name in options},
     )
 
 
@@ -176,14 +160,6 @@ def _jwt(http: HttpConfig, folder: Path) -> JwtSettings | None:
         jwks_url=http.jwt.jwks_url or "",
         tenant_claim=http.jwt.tenant_claim or "",
     )
-
-
-def _folder(config: Config) -> Path:
-    return config.folder / config.http.files if config.http.files else _state() / "http-sessions"
-
-
-def _state() -> Path:
-    return default_path().parent
 
 
 # ----------------------------------------------------------------------------------------------------

@@ -142,7 +142,7 @@ class RequestReader:
         sender = None
         if self._replicas is not None and (signed := request_headers.get(FORWARDED)):
             unread = ForwardedRequest(path=path, tenant="", headers=headers, method=method)
-            sender = self._replicas.receive(signed, unread)
+            sender = self._replicas.forwarder.receive(signed, unread, self._replicas.owner.id)
             caller = Caller(sender.tenant)
         else:
             key = await _key_in_body(request) if may_be_in_body and self.auth.needs_body(request_headers) else ""

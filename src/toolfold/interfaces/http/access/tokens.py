@@ -6,13 +6,18 @@ import base64
 import hmac
 import os
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
 from toolfold.errors import UsageError
 from toolfold.interfaces.http.render import INVALID_TOKEN, Refusal
 from toolfold.ledger.encryption import write_once
+from toolfold.ledger.open import default_path, is_shared
+
+if TYPE_CHECKING:
+    from toolfold.config.model import Config
+    from toolfold.ledger.base import Ledger
 
 _KEY_BYTES: Final = 32
 _LONGEST: Final = 2048
@@ -99,6 +104,15 @@ class Tokens:
 def _is_same(first: str, second: str) -> bool:
     # Both are signed, and so no secret of ours; compared as one all the same.
     return hmac.compare_digest(first.encode("utf-8", "surrogatepass"), second.encode("utf-8", "surrogatepass"))
+
+
+def signing_key(config: Config, ledger: Ledger, name: str) -> bytes:
+    """The configured key; else one under this name, the same after a restart and at all replicas."""
+    if config.http.token_key:
+        return config.http.token_key.get_secret_value().encode()
+    if is_shared(ledger):
+        return ledger.shared_secret(name)
+    return load_or_create_key(default_path().parent / f"{name}.key")
 
 
 def load_or_create_key(path: Path) -> bytes:
