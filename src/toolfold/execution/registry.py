@@ -217,7 +217,6 @@ class LiveExecutions:
         return execution
 
     def add(self, plan: ExecutionPlan, services: Services) -> Execution:
-        """Add an execution that is about to be opened."""
         execution = Execution(plan, services, self._weigh)
         self._by_id[execution.id] = execution
         if self._watches and (watch := self._watches.get(execution.id)) is not None:
@@ -234,7 +233,6 @@ class LiveExecutions:
         return watch
 
     def unwatch(self, execution_id: str) -> None:
-        """End the readers of an execution that has left, or will not come."""
         if (watch := self._watches.pop(execution_id, None)) is not None:
             watch.end()
 
@@ -244,7 +242,6 @@ class LiveExecutions:
             self._sessions.pause(execution.plan.session, execution.id)
 
     def take_back(self, execution: Execution) -> None:
-        """Continue after an answer of its caller."""
         self._paused_memory.remove(execution.id)
         if execution.plan.session is not None:
             self._sessions.go_on(execution.plan.session)
@@ -433,7 +430,6 @@ class ExecutionControl(fork_safety.ProcessOwned):
         return self.begin_in_background(execution_id, self.resume(execution_id))
 
     def begin_in_background(self, execution_id: str, step: Step) -> BackgroundExecution:
-        """Run a step that nobody waits for yet."""
         execution = self._background[execution_id] = BackgroundExecution(self, execution_id, step)
         return execution
 

@@ -161,7 +161,6 @@ class AnswerTasks(Generic[A]):
             del self._entries[execution_id]
 
     async def close(self) -> None:
-        """Cancel the tasks that still run."""
         pending = [entry.task for entry in self._entries.values() if not entry.task.done()]
         for task in pending:
             task.cancel()

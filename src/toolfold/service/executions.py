@@ -209,7 +209,6 @@ class ExecutionService(Generic[A]):
         execution.timer = loop.call_later(max(0.0, execution.deadline - self._clock()), self.expire, execution)
 
     def move(self, execution: HeldExecution[A], event: Event) -> None:
-        """Change the state as the table says."""
         was_paused = execution.is_paused
         execution.state = next_state(execution.state, event)
         if execution.is_paused != was_paused:

@@ -92,11 +92,9 @@ class ExecutionLocks:
         return self._folder is not None and self._path(execution_id).exists()
 
     def read(self, execution_id: str) -> bytes:
-        """The data that it was started with."""
         return self._path(execution_id).read_bytes()
 
     def forget(self, execution_id: str) -> None:
-        """Remove the file of an execution that has ended."""
         if self._folder is not None:
             with suppress(OSError):
                 self._path(execution_id).unlink()
@@ -127,7 +125,6 @@ class ClientExecutions(Generic[_E]):
         """All, by their own ids."""
 
     def find(self, execution_id: str) -> _E | None:
-        """An execution that a client knows, if it is here."""
         return self._known.get(execution_id)
 
     def keep(self, execution: _E) -> None:
@@ -153,7 +150,6 @@ class ClientExecutions(Generic[_E]):
         return execution if id in self.live else None
 
     def forget(self, execution: _E) -> None:
-        """Drop an execution whose client has its result."""
         self.live.pop(execution.id, None)
         if self._known.pop(execution.execution_id, None) is not None:
             self.locks.drop(execution.execution_id, has_ended=True)

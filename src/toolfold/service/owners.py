@@ -141,7 +141,6 @@ class LeaseOwner(Owner):
         self._beating = asyncio.create_task(self._beat(runtime, lose), name="toolfold-owner")
 
     async def close(self) -> None:
-        """Release everything to the others."""
         if self._beating is not None:
             self._beating.cancel()
             await asyncio.wait([self._beating])

@@ -73,7 +73,6 @@ class WaitableExecution:
         self._task.add_done_callback(lambda _: self.on_end())
 
     def on_end(self) -> None:
-        """Wake those who wait."""
         self._news.set()
 
     # news
@@ -116,14 +115,12 @@ class WaitableExecution:
         return self._turn
 
     def has_turn(self, turn: int) -> bool:
-        """Whether no later waiter has come."""
         return self._turn == turn
 
     # state
 
     @property
     def is_done(self) -> bool:
-        """Whether there is an `outcome`."""
         return self._task.done()
 
     def outcome(self) -> Outcome:
@@ -355,7 +352,6 @@ class PatientLedger:
         return getattr(self._ledger, name)
 
     def secure(self, execution_id: str, *entries: Entry, epoch: int = 0) -> Awaitable[None] | None:
-        """As the ledger's; waits until it can be written."""
         waits = self._ledger.secure(execution_id, *entries, epoch=epoch)
         return None if waits is None else self._wait_secured(execution_id, waits)
 
@@ -368,7 +364,6 @@ class PatientLedger:
                 waits = self._ledger.flush(execution_id)  # it was noted, and is kept
 
     async def finish(self, execution_id: str, outcome: Outcome, *, epoch: int = 0, wait: bool = False) -> None:
-        """As the ledger's; waits until it can be written."""
         try:
             await self._ledger.finish(execution_id, outcome, epoch=epoch, wait=wait)
         except LedgerFailed:

@@ -111,7 +111,6 @@ class Frame:
 
 
 def to_json(outcome: Outcome, entries: Sequence[ForwardedCall], frame: Frame) -> str:
-    """The outcome of a program as JSON."""
     failing_entry = _failing_entry(outcome, entries)
     stderr = _with_cause(outcome.stderr, failing_entry)
     return _dump(

@@ -97,6 +97,5 @@ class _Conversation:
         await self._resume(ResumeParams(execution_id=self._execution_id, is_given_up=True))
 
     def close(self) -> None:
-        """Cancel the replies that are still awaited."""
         for task in self._running:
             task.cancel()

@@ -332,7 +332,6 @@ class _InlineCalls:
         self._reply_barrier = _ReplyBarrier() if request.options.clock is not None else None
 
     def tools(self, specs: Sequence[ToolSpec]) -> list[Tool]:
-        """The parent's tools, each of which calls `_serve`."""
         return [Tool(spec=spec, call=partial(self._serve, spec), retry="never") for spec in specs]
 
     async def _serve(self, spec: ToolSpec, arguments: Mapping[str, Value]) -> Value:

@@ -79,7 +79,6 @@ class ParentCallback(Extension):
         self._any_workspace = any_workspace
 
     def methods(self) -> list[MethodBinding]:
-        """The method that carries the replies."""
         return [MethodBinding(RESUME, ResumeParams, self._resume)]
 
     async def intercept_tool_call(
@@ -149,11 +148,7 @@ def make_server(workspace: Path, *, engine: str = "auto", any_workspace: bool = 
 
 
 def parse_request(arguments: dict[str, Any], workspace: Path | None) -> CallbackRequest:
-    """What the arguments of the tool ask for.
-
-    Raises:
-        UsageError: one of them is wrong.
-    """
+    """The request in the arguments of the tool; `UsageError` if one of them is wrong."""
     try:
         options = Arguments.model_validate(arguments)
     except ValidationError as error:
@@ -175,7 +170,6 @@ def _has_extension(ctx: ServerRequestContext[Any, Any]) -> bool:
 
 
 def refusal_result(error: UsageError) -> types.CallToolResult:
-    """Result for arguments that are wrong."""
     return final_result(error_json(error, Frame(timeout_seconds=DEFAULT_SECONDS)), has_failed=True)
 
 

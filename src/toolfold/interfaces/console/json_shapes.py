@@ -109,7 +109,6 @@ def of_lost(history: ExecutionHistory, *, hidden: bool) -> list[dict[str, Json]]
 
 
 def of_history(history: ExecutionHistory, *, hidden: bool) -> dict[str, Json]:
-    """An execution without its events."""
     start_record = history.start_record
     program = start_record.program.sent_text
     return {
@@ -210,7 +209,6 @@ def fold_value(value: Value) -> dict[str, Json]:
 
 
 def of_tool(spec: ToolSpec, uses: Iterable[tuple[float, ToolUse]], *, hidden: bool) -> dict[str, Json]:
-    """A tool and its recent uses."""
     calls = failed = 0
     seconds: list[float] = []
     errors: list[dict[str, Json]] = []

@@ -63,7 +63,6 @@ class LiveExecution:
     questions: dict[int, Moment] = field(default_factory=dict)
 
     def take(self, story: Story) -> None:
-        """Add the entries written since the last story."""
         self.state, self.epoch, self.place = story.state, story.epoch, story.place
         for entry in story.entries:
             match entry:

@@ -233,7 +233,6 @@ class _HttpInterface:
             files=body.files or [],
             timeout_seconds=self._timeout(body.timeout),
             request_id=received.request_id,
-            options=body.options(),
             # As its prompt tells the model: a timeout caps one run of the sandbox, not the time of tools elsewhere.
             counts_pauses=not render.is_librechat(request.headers.get("user-agent", "")),
             hangup=partial(wait_for_hangup, request),

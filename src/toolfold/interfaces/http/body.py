@@ -74,11 +74,7 @@ class Intake:
         self._unknown_until = asyncio.get_running_loop().time() + _UNKNOWN_SECONDS
 
     def admit(self, tenant: str, promised: str | None) -> None:
-        """The request is this tenant's; `promised` is its `Content-Length`.
-
-        Raises:
-            Refusal: 413 or 429, before anything more is read.
-        """
+        """The request is this tenant's, with its `Content-Length`; `Refusal` 413 or 429 before more is read."""
         self.account = tenant
         self._gate.enter(tenant)
         self._tenant = tenant
@@ -88,17 +84,12 @@ class Intake:
         self._hold(max(size, self._received_bytes))
 
     def follow(self) -> None:
-        """The answer is a stream that may never end.
-
-        Raises:
-            Refusal: 429.
-        """
+        """The answer is a stream that may never end; `Refusal` 429 if there are too many."""
         assert self._tenant is not None
         self._gate.follow(self._tenant)
         self._is_follower = True
 
     async def receive(self) -> Message:
-        """ASGI's `receive`, with limits."""
         if self._is_whole:
             return await self._receive()
         # As nearly always: a timer that is set and taken back would cost more than the body does.
@@ -118,7 +109,6 @@ class Intake:
             raise Refusal(408, "the body takes too long to arrive; send it again", is_contract=False) from error
 
     def close(self) -> None:
-        """Return what the request has reserved."""
         if self._tenant is not None:
             if self._is_follower:
                 self._gate.unfollow(self._tenant)
@@ -154,7 +144,6 @@ class Intake:
 
 
 def admit(request: Request, tenant: str) -> None:
-    """Take the request's body on the tenant's account."""
     intake: Intake = request.scope[_IN_SCOPE]
     intake.admit(tenant, request.headers.get("content-length"))
 
@@ -172,17 +161,12 @@ async def wait_for_hangup(request: Request) -> None:
 
 
 def account_of(scope: Scope) -> str:
-    """The tenant of a request, if it is known by now."""
     intake: Intake | None = scope.get(_IN_SCOPE)
     return "" if intake is None else intake.account
 
 
 def require_media_type(request: Request, media_type: str) -> None:
-    """Turn away what a page in a browser can send without asking first.
-
-    Raises:
-        Refusal: 415.
-    """
+    """`Refusal` 415 for what a page in a browser can send without asking first."""
     content_type = request.headers.get("content-type", "")
     if content_type.partition(";")[0].strip().lower() != media_type:
         description = repr(content_type[:_SHOWN_CHARACTERS]) if content_type else "nothing"

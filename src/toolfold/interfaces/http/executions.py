@@ -21,9 +21,8 @@ import msgspec
 
 from toolfold.errors import Fenced, LedgerFailed, ToolfoldError
 from toolfold.interfaces.http import render
-from toolfold.interfaces.http.access.rate_limits import Gate, while_connected
+from toolfold.interfaces.http.access.rate_limits import while_connected
 from toolfold.interfaces.http.files import SessionFiles, key_of, recorded_response, session_of
-from toolfold.interfaces.http.metrics import Metrics
 from toolfold.interfaces.http.render import (
     CANCELLED,
     EXPIRED,
@@ -65,27 +64,7 @@ _KEY: Final = re.compile(r"[\x21-\x7e]{1,255}")
 _ID_BYTES: Final = 8
 
 
-class _Counters(ExecutionObserver[ApiResponse]):
-    """Counts pauses for the limit of each tenant, and ends for the metrics."""
-
-    def __init__(self, gate: Gate, metrics: Metrics) -> None:
-        self._gate = gate
-        self._metrics = metrics
-
-    def pause_changed(self, execution: ApiExecution, change: int) -> None:
-        self._gate.paused(execution.tenant, change)
-
-    def ended(self, execution: ApiExecution, status: str) -> None:
-        self._metrics.add("executions", status=status)
-        self._metrics.observe("execution_rounds", execution.round)
-        if status == "timeout":
-            self._metrics.add("timeouts")
-
-    def lost(self, execution: ApiExecution) -> None:
-        self._metrics.add("lost")
-
-
-class ApiExecutions:
+class ApiExecutions(ExecutionObserver[ApiResponse]):
     """The executions of this process, and the way to those of other replicas."""
 
     def __init__(self, context: HttpContext) -> None:
@@ -99,7 +78,7 @@ class ApiExecutions:
         self._owner = Owner() if context.replicas is None else context.replicas.owner
         self._files = SessionFiles(context.runtime.sessions)
         self.service: ExecutionService[ApiResponse] = ExecutionService(
-            context.runtime, owner=self._owner, clock=context.clock, observer=_Counters(context.gate, context.metrics)
+            context.runtime, owner=self._owner, clock=context.clock, observer=self
         )
         self._rounds = Rounds(context, self.service, self._owner)
         self._keyed_answers: KeyedAnswers[tuple[str, str], AnyResponse] = KeyedAnswers(
@@ -128,11 +107,7 @@ class ApiExecutions:
             raise Refusal(503, "the server stops") from None
 
     def with_execution_id(self, start: StartRequest, key: str, request: ForwardedRequest) -> StartRequest:
-        """The same start with an id derived from key and body, so that the ledger can find what memory cannot.
-
-        Raises:
-            Refusal: 400 for a malformed key.
-        """
+        """The same start with an id derived from key and body, so that the ledger can find what memory cannot."""
         if not _KEY.fullmatch(key):
             raise Refusal(400, "Idempotency-Key must be 1 to 255 visible ASCII characters; send such a key, or none")
         # Signed, so that no tenant can name the execution of another.
@@ -154,7 +129,6 @@ class ApiExecutions:
             self._owner.unclaim(start.execution_id)
 
     async def _start(self, start: StartRequest) -> ApiResponse:
-        """Run a program to its end or its first pause."""
         self._gate.start(start.tenant)
         files = await asyncio.to_thread(self._files.read_references, start.tenant, start.session, start.files)
         execution = ApiExecution(
@@ -171,7 +145,7 @@ class ApiExecutions:
             nonlocal wall_seconds
             wall_seconds = min(max(0.1, execution.deadline - self._clock()), start.timeout_seconds)
             return self._runtime.start(
-                start.code, options=start.options, tools=start.tools, files=files,
+                start.code, tools=start.tools, files=files,
                 limits=replace(self._limits, wall_seconds=wall_seconds), session=key_of(start.tenant, start.session),
                 tenant=start.tenant, execution_id=execution.execution_id, durable=bool(start.execution_id),
                 expires_at=execution.deadline,
@@ -219,7 +193,6 @@ class ApiExecutions:
             await self._owner.claim(execution_id)
 
     async def start_claimed(self, start: StartRequest, key: str, request: ForwardedRequest) -> AnyResponse:
-        """Start an execution after `claim`, and end the claim."""
         try:
             return await self.start(start, key, request)
         finally:
@@ -228,11 +201,7 @@ class ApiExecutions:
     # Continuations.
 
     async def resume_recorded(self, execution_id: str) -> ApiResponse | None:
-        """Go on with an execution that is on record, to its next answer; `None` if another replica holds it.
-
-        Raises:
-            Refusal: It is no longer on record.
-        """
+        """Go on with an execution that is on record, to its next answer; `None` if another replica holds it."""
 
         async def attempt() -> ApiResponse | None:
             recorded = await self._runtime.executions.recorded(execution_id)
@@ -295,7 +264,6 @@ class ApiExecutions:
     # Cancels.
 
     def id_of(self, token: str, tenant: str) -> str:
-        """Id of the execution that a token of this tenant continues."""
         return self._rounds.tokens.read_for(token, tenant).execution_id
 
     async def cancel(
@@ -327,6 +295,18 @@ class ApiExecutions:
                 return
         if execution_id:
             await self._runtime.executions.end_recorded(execution_id)
+
+    # Counts: pauses for the limit of each tenant, ends for the metrics.
+
+    def pause_changed(self, execution: ApiExecution, change: int) -> None:
+        self._gate.paused(execution.tenant, change)
+
+    def ended(self, execution: ApiExecution, status: str) -> None:
+        self._metrics.end(status)
+        self._metrics.observe("execution_rounds", execution.round)
+
+    def lost(self, execution: ApiExecution) -> None:
+        self._metrics.add("lost")
 
 
 def _remembered_bytes(answer: AnyResponse) -> int | None:

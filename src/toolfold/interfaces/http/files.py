@@ -50,11 +50,7 @@ class SessionFiles:
         return list(files.values())
 
     def find(self, tenant: str, session: str, file_id: str) -> SessionFile:
-        """By id; an ending behind it does not matter.
-
-        Raises:
-            Refusal: 404.
-        """
+        """By id, else `Refusal` 404; an ending behind it does not matter."""
         requested_id = file_id.partition(".")[0]
         for file in self._sessions.listed(key_of(tenant, session)):
             if requested_id == id_of(session, file.name) or file_id == file.name:
@@ -92,7 +88,6 @@ class SessionFiles:
 
 
 def describe_file(session: str, file: SessionFile) -> dict[str, Any]:
-    """A file with every field that a client may look for."""
     file_id = id_of(session, file.name)
     return {
         **file_reference(session, file),
@@ -140,7 +135,6 @@ def safe_name(name: str) -> str:
 
 
 def unique_name(name: str, used_names: Iterable[str]) -> str:
-    """`data.csv`, `data_1.csv`, ..."""
     path, name_set = PurePosixPath(name), set(used_names)
     number = 1
     while name in name_set:
@@ -156,7 +150,6 @@ def session_of(recorded: RecordedExecution) -> str:
 
 
 def recorded_response(outcome: Outcome, session: str) -> ApiResponse:
-    """Response for an execution whose outcome is on record."""
     files = [file_reference(session, file) for file in outcome.files]
     return render.outcome_response(outcome, session=session, files=files)
 

@@ -54,6 +54,11 @@ class Metrics:
         text = "".join(f'{{{key}="{value}"}}' for key, value in label.items())
         self._counts[f"toolfold_http_{name}_total", text] += amount
 
+    def end(self, status: str) -> None:
+        self.add("executions", status=status)
+        if status == "timeout":
+            self.add("timeouts")
+
     def observe(self, name: str, value: float) -> None:
         name = f"toolfold_http_{name}"
         self._buckets[name][bisect_left(_BOUNDS[name], value)] += 1

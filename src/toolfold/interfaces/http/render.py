@@ -115,7 +115,6 @@ OF_ERROR: Final[dict[type[ToolfoldError], _ErrorStatus]] = {
 
 
 def to_http(error: ToolfoldError) -> Refusal:
-    """Refusal for a request that ended in this error."""
     answer = entry_for(error, OF_ERROR)
     return Refusal(answer.status, f"{answer.prefix}{error}", is_contract=answer.is_contract)
 
@@ -139,7 +138,6 @@ def is_librechat(user_agent: str) -> bool:
 
 
 def for_client(answer: ApiResponse, user_agent: str) -> tuple[int, dict[str, Any]]:
-    """HTTP status and body for a client."""
     body = answer.body
     if body.get("status") != "error" or not is_librechat(user_agent):
         return answer.status, body
@@ -169,17 +167,14 @@ def _call_bodies(calls: Sequence[Call]) -> list[dict[str, Any]]:
 
 
 def accepted_response(execution_id: str, *, session: str) -> ApiResponse:
-    """The 202 of an execution that still runs."""
     return ApiResponse(status=202, body={"status": "running", "session_id": session, "execution_id": execution_id})
 
 
 def call_name(call_id: int) -> str:
-    """`call_001`."""
     return f"call_{call_id:03d}"
 
 
 def outcome_response(outcome: Outcome, *, session: str, files: list[dict[str, Any]]) -> ApiResponse:
-    """Response for the outcome of a program."""
     stdout, stderr = _outputs(outcome)
     if outcome.status == "finished":
         body = {"status": "completed", "session_id": session, "stdout": stdout, "stderr": stderr, "files": files}
@@ -213,7 +208,6 @@ def _outputs(outcome: Outcome) -> tuple[str, str]:
 
 
 def stopped_response(text: str, outcome: Outcome | None, *, session: str) -> ApiResponse:
-    """Response for an execution that was stopped, with its output so far."""
     stdout, stderr = ("", "") if outcome is None else _outputs(outcome)
     return error_response(text, status=400, session=session, stdout=stdout, stderr=stderr)
 

@@ -48,15 +48,13 @@ class Replicas:
         self._last_owners: BoundedMemory[str, str] = BoundedMemory(_REMEMBERED)
 
     async def close(self) -> None:
-        """Release everything to the others, and close the connections to them."""
         await self.owner.close()
         await self.forwarder.close()
 
     async def forward(self, execution_id: str, request: ForwardedRequest) -> ForwardedResponse | None:
         """Response of the replica that holds an execution; `None` if only this one may hold it.
 
-        Raises:
-            Refusal: Another replica holds it and cannot be reached.
+        `Refusal` 503 if another replica holds it and cannot be reached.
         """
         leases = self.owner.leases
         patience = time.monotonic() + _PATIENCE_LEASES * self.owner.lease_seconds
@@ -150,7 +148,6 @@ class Forwarder:
         await self._client.aclose()
 
     async def send(self, request: ForwardedRequest, replica: str, address: str) -> ForwardedResponse | None:
-        """Response of that replica; `None` if there is none."""
         tenant = base64.urlsafe_b64encode(request.tenant.encode()).decode()
         digest = hashlib.sha256(request.body).hexdigest()
         signed = f"{replica}.{tenant}.{digest}.{self._signature(request, replica, digest)}"
@@ -196,7 +193,6 @@ class VerifiedSender:
     _digest: str
 
     def check(self, body: bytes) -> None:
-        """Raises 401 for another body than the replica sent."""
         if hashlib.sha256(body).hexdigest() != self._digest:
             raise _untrusted_refusal()
 

@@ -7,7 +7,7 @@ import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Annotated, Any, Final, Literal, TypeAlias
+from typing import Annotated, Any, Final, Literal
 
 import jsonschema_rs
 import msgspec
@@ -18,7 +18,7 @@ from toolfold.execution.history import BY_CALLER, RecordedExecution
 from toolfold.interfaces.http.access.tokens import Token
 from toolfold.interfaces.http.render import INVALID_TOKEN, Hangup, Refusal, call_name
 from toolfold.interfaces.http.settings import ALL_ROLES, Role
-from toolfold.models import ProgramOptions, Reply, ToolSpec
+from toolfold.models import Reply, ToolSpec
 from toolfold.tools.arguments import bound_schema
 from toolfold.tools.tool import Decision, unique_names
 
@@ -81,15 +81,7 @@ class ApprovalDecision(RequestBody):
     """Instead of those that the program gave; only for this call."""
 
 
-class ProgramBody(RequestBody):
-    """A body with a program."""
-
-    def options(self) -> ProgramOptions:
-        """How its program is run, but for what the server decides: files, limits, tenant, session and id."""
-        return ProgramOptions()
-
-
-class ExecuteRequest(ProgramBody):
+class ExecuteRequest(RequestBody):
     """`POST /exec`: a program without tools."""
 
     code: str
@@ -100,7 +92,7 @@ class ExecuteRequest(ProgramBody):
     files: list[FileReference] | None = None
 
 
-class BatchProgram(ProgramBody):
+class BatchProgram(RequestBody):
     """One program of a batch."""
 
     code: str
@@ -122,10 +114,6 @@ class BatchProgram(ProgramBody):
     clock: Annotated[float, Field(strict=True, allow_inf_nan=False, ge=0, lt=1e11)] | None = None
     """What its clocks say at its start, in seconds since 1970; with a seed it says the same each time."""
 
-    def options(self) -> ProgramOptions:
-        """Also what makes it repeatable."""
-        return ProgramOptions(stdin=self.stdin, seed=self.seed, clock=self.clock)
-
 
 class BatchRequest(RequestBody):
     """`POST /exec/batch`."""
@@ -134,7 +122,7 @@ class BatchRequest(RequestBody):
     """At most 10,000."""
 
 
-class RunCodeRequest(ProgramBody):
+class RunCodeRequest(RequestBody):
     """`POST /run_code`, as SandboxFusion has it."""
 
     code: str
@@ -151,12 +139,8 @@ class RunCodeRequest(ProgramBody):
     fetch_files: list[str] = Field(default_factory=list)
     """Names of files to send back."""
 
-    def options(self) -> ProgramOptions:
-        """With its standard input."""
-        return ProgramOptions(stdin=self.stdin)
 
-
-class ProgrammaticRequest(ProgramBody):
+class ProgrammaticRequest(RequestBody):
     """`POST /exec/programmatic`: `code` and `tools` to start, or `continuation_token` and `tool_results` to go on."""
 
     model_config = ConfigDict(
@@ -197,7 +181,6 @@ class StartRequest:
     tools: Sequence[ToolSpec] = ()
     files: Sequence[FileReference] = ()
     timeout_seconds: float
-    options: ProgramOptions = field(default_factory=ProgramOptions)
     request_id: str = ""
     execution_id: str = ""
     """Fixed where the request may be sent again; empty takes a new one."""
@@ -303,7 +286,6 @@ def _call_id(text: str) -> int:
 
 
 def check_calls(call_ids: Iterable[int], open_calls: frozenset[int], kind: str = "call") -> None:
-    """Refuse an answer to a call that is not open."""
     for call_id in call_ids:
         if call_id not in open_calls:
             names = ", ".join(call_name(open_id) for open_id in sorted(open_calls)[:20])
@@ -312,7 +294,6 @@ def check_calls(call_ids: Iterable[int], open_calls: frozenset[int], kind: str =
 
 
 def refuse_large(results: Sequence[ToolResult], limit: int) -> None:
-    """Refuse a result that is too large for a program."""
     for result in results:
         size = len(msgspec.json.encode(result.result))
         if size > limit:
@@ -321,8 +302,6 @@ def refuse_large(results: Sequence[ToolResult], limit: int) -> None:
 
 # ----------------------------------------------------------------------------------------------------
 # A client's answers to the calls of one pause, and whether the record has them already. Pure.
-
-ContinuationStatus: TypeAlias = Literal["new", "taken"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -346,25 +325,20 @@ class Continuation:
 def continuation_of(
     token: Token, results: Sequence[ToolResult], decisions: Sequence[ApprovalDecision], request_id: str
 ) -> Continuation:
-    """What a client sent.
-
-    Raises:
-        Refusal: A result is no answer to a call, or a decision is none.
-    """
+    """A client's answers; `Refusal` if a result is no answer to a call, or a decision is none."""
     digest = hashlib.sha256(msgspec.json.encode([part.model_dump() for part in (*results, *decisions)])).digest()
     replies = replies_of(results) if results or not decisions else ()
     decided = decisions_of(decisions, by=token.tenant)
     return Continuation(token=token, replies=replies, decisions=decided, digest=digest, request_id=request_id)
 
 
-def continuation_status(continuation: Continuation, recorded: RecordedExecution) -> ContinuationStatus:
-    """Whether these replies are the next that the execution waits for, or the last that it took.
+def is_new(continuation: Continuation, recorded: RecordedExecution) -> bool:
+    """Whether these replies are the next that the execution waits for, and not the last that it took.
 
-    Raises:
-        Refusal: Neither; the token is of an earlier pause, or came with other results before.
+    `Refusal` if neither: the token is of an earlier pause, or came with other results before.
     """
     if recorded.answer_count == continuation.token.replies:
-        return "new"
+        return True
     is_same = all(recorded.answered.get(reply.call_id) == reply for reply in continuation.replies) and all(
         recorded.decided.get(call_id) == (decision.approved, decision.reason)
         for call_id, decision in continuation.decisions.items()
@@ -372,7 +346,7 @@ def continuation_status(continuation: Continuation, recorded: RecordedExecution)
     if is_same and recorded.answer_count == continuation.token.replies + len(continuation.replies) + len(
         continuation.decisions
     ):
-        return "taken"
+        return False
     raise Refusal(400, INVALID_TOKEN)
 
 

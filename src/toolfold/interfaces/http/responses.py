@@ -22,12 +22,7 @@ _log: Final = logging.getLogger(__name__)
 
 
 class Responses:
-    """Writes every response of the interface's programs, and of everything that goes wrong.
-
-    Args:
-        base_path: Of all routes.
-        metrics: Counts what is turned away.
-    """
+    """Writes every response of the interface's programs, and of everything that goes wrong."""
 
     def __init__(self, base_path: str, metrics: Metrics) -> None:
         self._base_path = base_path
@@ -70,7 +65,6 @@ class Responses:
         )
 
     async def break_down(self, request: Request, _: Exception) -> Response:
-        """Answer after an internal error: the log has the details."""
         return self.respond(request, render.refusal_response(Refusal(500, "internal error", is_contract=False)))
 
 

@@ -16,7 +16,6 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, Final
 
-import msgspec
 from fastapi import Request, Response
 from starlette.responses import StreamingResponse
 
@@ -63,9 +62,7 @@ class OneShotRoutes:
         """One program, in a turn of its tenant; cancelled when `hangup` says that its client has left."""
         async with self._gate.turn(options.tenant, hangup), while_connected(hangup):
             outcome = await self._runtime.run(text, options=options)
-        self._metrics.add("executions", status=outcome.status)
-        if outcome.status == "timeout":
-            self._metrics.add("timeouts")
+        self._metrics.end(outcome.status)
         if outcome.problem is not None:
             self._metrics.add("problems", kind=outcome.problem.kind)
         return outcome
@@ -143,8 +140,10 @@ class OneShotRoutes:
             )
             seconds = self._settings.timeout_seconds if program.timeout is None else program.timeout / 1000
             limits = replace(self._limits, wall_seconds=seconds)
-            options = msgspec.structs.replace(program.options(), files=files, limits=limits, tenant=tenant)
-            yield Item(text=program.code, tag=program.id, **msgspec.structs.asdict(options))
+            yield Item(
+                text=program.code, tag=program.id, stdin=program.stdin, seed=program.seed, clock=program.clock,
+                files=files, limits=limits, tenant=tenant,
+            )  # fmt: skip
 
     async def _lines(self, items: AsyncIterator[Item]) -> AsyncIterator[bytes]:
         lines: asyncio.Queue[bytes] = asyncio.Queue(maxsize=1)
@@ -218,11 +217,7 @@ _KILLED: Final = 137
 
 
 def options_of(body: requests.RunCodeRequest, limits: Limits, tenant: str, *, most_seconds: float) -> ProgramOptions:
-    """What to run it with.
-
-    Raises:
-        Refusal: 400, in one line.
-    """
+    """Options of the program; `Refusal` 400 for those that cannot be."""
     if body.language.lower() not in requests.LANGUAGES:
         raise Refusal(400, f"language {body.language[:20]!r} cannot be run here; write Python and send 'python'")
     seconds = min(_USUAL_SECONDS, most_seconds) if body.run_timeout is None else body.run_timeout
@@ -236,7 +231,7 @@ def options_of(body: requests.RunCodeRequest, limits: Limits, tenant: str, *, mo
         limits, wall_seconds=seconds, memory_bytes=memory,
         output_bytes=max(_OUTPUT_BYTES, limits.output_bytes),
     )  # fmt: skip
-    return msgspec.structs.replace(body.options(), files=files, limits=own, tenant=tenant)
+    return ProgramOptions(stdin=body.stdin, files=files, limits=own, tenant=tenant)
 
 
 def _file(name: str, data: str) -> File:
@@ -247,7 +242,6 @@ def _file(name: str, data: str) -> File:
 
 
 def run_code_response(outcome: Outcome, body: requests.RunCodeRequest, input_files: Sequence[File]) -> dict[str, Any]:
-    """Response for the outcome, as that of a process."""
     if outcome.status == "cancelled":
         return broken(CANCELLED)
     response = render.outcome_response(outcome, session="", files=[]).body
@@ -272,7 +266,6 @@ def run_code_response(outcome: Outcome, body: requests.RunCodeRequest, input_fil
 
 
 def broken(message: str) -> dict[str, Any]:
-    """Response for a failure that is not the program's."""
     return {
         "status": "SandboxError", "message": message, "compile_result": None, "run_result": None,
         "executor_pod_name": None, "files": {},

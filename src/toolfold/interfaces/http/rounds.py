@@ -18,13 +18,7 @@ from toolfold.interfaces.http import render
 from toolfold.interfaces.http.access.tokens import Token, Tokens
 from toolfold.interfaces.http.files import file_reference, recorded_response, session_of
 from toolfold.interfaces.http.render import CANCELLED, EXPIRED, INVALID_TOKEN, ApiResponse, Refusal, too_many_rounds
-from toolfold.interfaces.http.requests import (
-    Continuation,
-    ContinuationStatus,
-    StartRequest,
-    check_calls,
-    continuation_status,
-)
+from toolfold.interfaces.http.requests import Continuation, StartRequest, check_calls, is_new
 from toolfold.interfaces.http.settings import HttpContext
 from toolfold.ledger.base import fenced_error
 from toolfold.models import Outcome, Paused
@@ -212,37 +206,31 @@ class Rounds:
         token = continuation.token
         if recorded is None:
             raise Refusal(400, EXPIRED)
-        status = continuation_status(continuation, recorded)
+        is_next = is_new(continuation, recorded)
         if recorded.has_ended:
-            return self._recorded_end(execution, continuation, status, recorded.outcome)
+            if recorded.outcome is None or (is_next and not continuation.is_start):
+                raise Refusal(400, EXPIRED if is_next else INVALID_TOKEN)
+            self._service.move(execution, "end")
+            execution.round = token.round
+            return recorded_response(recorded.outcome, execution.session)
         turn = self._gate.turn(execution.tenant)
         step: Paused | Outcome | None = await self._service.replay(execution, turn=turn)
         was_doomed = execution.state == "doomed"
         self._service.move(execution, "read")
         execution.replies = recorded.answer_count
         # A new continuation finds the pause that its token names; a taken one finds the pause after it.
-        execution.round = token.round - 1 if status == "new" else token.round
+        execution.round = token.round - 1 if is_next else token.round
         if isinstance(step, Paused):
-            step = None if was_doomed else self._restore_clock(step, token, status)
+            step = None if was_doomed else self._restore_clock(step, token, is_exact=is_next)
         answer = await self.answer(execution, step)
         # An end here means that a cancel or the clock came before the program reached its pause.
-        is_answer = not isinstance(step, Paused) or status == "taken" or continuation.is_start
+        is_answer = not isinstance(step, Paused) or not is_next or continuation.is_start
         return answer if is_answer else None
 
-    def _recorded_end(
-        self, execution: ApiExecution, continuation: Continuation, status: ContinuationStatus,
-        outcome: Outcome | None,
-    ) -> ApiResponse:  # fmt: skip
-        if outcome is not None and (status == "taken" or continuation.is_start):
-            self._service.move(execution, "end")
-            execution.round = continuation.token.round
-            return recorded_response(outcome, execution.session)
-        raise Refusal(400, EXPIRED if status == "new" else INVALID_TOKEN)
-
-    def _restore_clock(self, step: Paused, token: Token, status: ContinuationStatus) -> Paused:
+    def _restore_clock(self, step: Paused, token: Token, *, is_exact: bool) -> Paused:
         """Set the clock to what the token says; a token of the pause before is only an upper limit."""
         if token.seconds_left is None:
             return step
-        remaining_seconds = token.seconds_left if status == "new" else min(token.seconds_left, step.seconds_left)
+        remaining_seconds = token.seconds_left if is_exact else min(token.seconds_left, step.seconds_left)
         self._runtime.executions.put_clock_back(token.execution_id, remaining_seconds)
         return replace(step, seconds_left=remaining_seconds)

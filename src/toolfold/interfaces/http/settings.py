@@ -94,7 +94,6 @@ class Settings:
 
     @property
     def is_open(self) -> bool:
-        """Whether requests need no key."""
         return not self.keys and self.jwt is None
 
 

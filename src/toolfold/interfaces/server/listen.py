@@ -216,7 +216,6 @@ async def rest(seconds: float) -> bool:
 
 
 def has_whole_body() -> bool:
-    """Whether all of the current request has arrived."""
     connection = _current.get()()
     return connection is not None and connection.has_whole_body
 

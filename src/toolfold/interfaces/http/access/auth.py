@@ -97,7 +97,6 @@ class Authenticator:
         return (await self.caller(headers)).tenant
 
     def tenant_of_key(self, headers: Mapping[str, str]) -> str:
-        """Tenant of the API key in the headers; empty without one."""
         credential = "" if self._is_open else _credential(headers)
         return self._caller_of_key(credential).tenant if credential else ""
 

@@ -46,7 +46,6 @@ class Signer:
         self._hmac = hmac.new(key, purpose, "sha256")
 
     def sign(self, payload: bytes) -> str:
-        """The payload and its signature, as text."""
         text = _text(payload)
         return f"{text}.{self._signature(text)}"
 
