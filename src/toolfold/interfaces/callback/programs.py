@@ -10,7 +10,7 @@ import asyncio
 import os
 import secrets
 import time
-from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -37,7 +37,7 @@ from toolfold.models import MIB, Call, Limits, Outcome, Paused, Problem, Program
 from toolfold.program.known_names import mentioned_names
 from toolfold.runtime import Runtime
 from toolfold.service.answers import BoundedMemory
-from toolfold.service.executions import ExecutionObserver, ExecutionService, HeldExecution
+from toolfold.service.executions import ExecutionObserver, ExecutionService, HeldExecution, Step
 from toolfold.service.owners import spawn
 from toolfold.sources.files import replace_file
 from toolfold.tools.router import check_size
@@ -122,7 +122,7 @@ class CallbackExecutions(ExecutionObserver[ResumeResult]):
         if isinstance(step, Paused):
             self._programs[execution_id] = program
             self._service.hold(execution)
-        return execution_id, await self._step(program, _as_coroutine(step))
+        return execution_id, await self._step(program, step)
 
     async def resume(self, execution_id: str, replies: Sequence[ToolReply]) -> ResumeResult:
         """Hand over replies: the next calls, or the end. Without replies, wait for the end."""
@@ -156,10 +156,11 @@ class CallbackExecutions(ExecutionObserver[ResumeResult]):
 
     # Steps.
 
-    async def _step(self, program: _Program, step: Coroutine[Any, Any, Paused | Outcome]) -> ResumeResult:
+    async def _step(self, program: _Program, step: Step | Paused | Outcome) -> ResumeResult:
         execution_id = program.execution.execution_id
         try:
-            paused = await drive(self._runtime, await step, refuse_approvals)
+            step = step if isinstance(step, Paused | Outcome) else await step
+            paused = await drive(self._runtime, step, refuse_approvals)
             if isinstance(paused, Outcome):
                 return self._finish(program, paused)
             if self._service.get(execution_id) is None:  # it paused at the moment its time ran out
@@ -199,10 +200,6 @@ class CallbackExecutions(ExecutionObserver[ResumeResult]):
         result = ResumeResult(final=final, has_failed=status != "finished")
         program.end.set_result(result)
         return result
-
-
-async def _as_coroutine(step: Paused | Outcome) -> Paused | Outcome:
-    return step
 
 
 def _open_replies(program: _Program, replies: Sequence[ToolReply]) -> Iterator[tuple[int, ToolReply]]:

@@ -157,6 +157,9 @@ def of_call(history: ExecutionHistory, call_id: int, *, hidden: bool) -> dict[st
     entries = history.entries
     calls = (entry.call for entry in entries if isinstance(entry, CallEntry) and entry.call.id == call_id)
     replies = (entry for entry in entries if isinstance(entry, ReplyEntry) and entry.record.id == call_id)
+    moments = (entry for entry in entries if isinstance(entry, Moment))
+    questions = (entry for entry in moments if entry.kind == "asked" and entry.call_id == call_id)
+    lost_calls = (event for event in of_lost(history, hidden=hidden) if event["id"] == call_id)
     call, reply_entry = next(calls, None), next(replies, None)
     if reply_entry is not None:
         event = _event(reply_entry, hidden=hidden)
@@ -166,13 +169,10 @@ def of_call(history: ExecutionHistory, call_id: int, *, hidden: bool) -> dict[st
     elif call is not None:
         arguments = call.arguments
         body = {"type": "called", "id": call.id, "tool": call.tool, "line": call.line}
-    elif (question := next((entry for entry in history.entries if _is_question(entry, call_id)), None)) is not None:
-        assert isinstance(question, Moment)
+    elif (question := next(questions, None)) is not None:
         arguments = question.facts.get("arguments", {})
         body = _event(question, hidden=hidden) or {}
-    elif (
-        lost_call := next((entry for entry in of_lost(history, hidden=hidden) if entry["id"] == call_id), None)
-    ) is not None:
+    elif (lost_call := next(lost_calls, None)) is not None:
         arguments, body = {}, {**lost_call, "lost": True}
     else:
         return None
@@ -237,7 +237,3 @@ def of_tool(spec: ToolSpec, uses: Iterable[tuple[float, ToolUse]], *, hidden: bo
 # Any: figures.
 def _quantile(ordered: list[float], share: float) -> Any:
     return ordered[min(len(ordered) - 1, int(len(ordered) * share))] if ordered else None
-
-
-def _is_question(entry: Entry, call_id: int) -> bool:
-    return isinstance(entry, Moment) and entry.kind == "asked" and entry.call_id == call_id

@@ -16,13 +16,13 @@ from typing import Annotated, Any, Final
 
 import msgspec
 from fastapi import Query, Request, Response
-from fastapi.responses import StreamingResponse
 
 from toolfold.errors import ToolfoldError
 from toolfold.interfaces.console import json_shapes
 from toolfold.interfaces.console.access import Access, Viewer, require_visible
 from toolfold.interfaces.http.access.rate_limits import Gate
 from toolfold.interfaces.http.body import admit_follower
+from toolfold.interfaces.http.responses import stream_response
 from toolfold.ledger.base import (
     CallEntry,
     DecisionEntry,
@@ -235,7 +235,7 @@ class LedgerWatcher:
 _BEAT_SECONDS: Final = 10.0
 _STREAM_GATHER_SECONDS: Final = 0.02
 _AGAIN_MILLISECONDS: Final = 500
-_HEADERS: Final = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
+_MEDIA_TYPE: Final = "text/event-stream"
 _encode: Final = msgspec.json.Encoder().encode
 
 
@@ -280,13 +280,13 @@ class EventStreams(Routes):
         admit_follower(request)
         last_event_id = request.headers.get("last-event-id", "")
         is_place = last_event_id.isascii() and last_event_id.isdigit() and len(last_event_id) < 10
-        return _stream_response(self._events(execution_id, int(last_event_id) if is_place else after))
+        return stream_response(self._events(execution_id, int(last_event_id) if is_place else after), _MEDIA_TYPE)
 
     async def of_all(self, request: Request) -> Response:
         """A message for each execution about which something was written, with its row; no body: read all anew."""
         viewer = await self._access.viewer(request)
         admit_follower(request)
-        return _stream_response(self._rows(viewer))
+        return stream_response(self._rows(viewer), _MEDIA_TYPE)
 
     async def _events(self, execution_id: str, place: int) -> AsyncIterator[bytes]:
         async with self._watch.changes(execution_id) as changes:
@@ -342,10 +342,6 @@ async def _wait_with_heartbeats(changes: asyncio.Queue[str], fresh: set[str]) ->
             yield b": still here\n\n"
     while not changes.empty():
         fresh.add(changes.get_nowait())
-
-
-def _stream_response(messages: AsyncIterator[bytes]) -> Response:
-    return StreamingResponse(messages, media_type="text/event-stream", headers=_HEADERS)
 
 
 # Any: JSON values.

@@ -14,7 +14,6 @@ from typing import Any, Final, TypeAlias
 
 import msgspec
 from fastapi import Request, Response
-from starlette.responses import StreamingResponse
 
 from toolfold.execution.history import RecordedExecution
 from toolfold.execution.output import Part, Place, output_of
@@ -29,7 +28,7 @@ from toolfold.interfaces.http.render import (
     retryable_refusal,
 )
 from toolfold.interfaces.http.requests import ForwardedRequest, ForwardedResponse
-from toolfold.interfaces.http.responses import Responses, json_response
+from toolfold.interfaces.http.responses import Responses, json_response, stream_response
 from toolfold.interfaces.http.settings import HttpContext
 from toolfold.ledger.base import suspended_error
 from toolfold.service.answers import AnswerTask, AnswerTasks
@@ -129,8 +128,7 @@ class AsyncExecutions:
         if task is None and recorded is None:
             raise _unknown_execution(execution_id)
         events = self._events(execution_id, Place(int(match[1]), int(match[2])), task, recorded)
-        headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
-        return StreamingResponse(events, media_type="text/event-stream", headers=headers)
+        return stream_response(events, "text/event-stream")
 
     async def delete(self, request: Request, execution_id: str) -> Response:
         """End the program; also where it has ended."""

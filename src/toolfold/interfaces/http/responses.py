@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from typing import Any, Final
 
 import msgspec
 from fastapi import Request, Response
 from starlette.exceptions import HTTPException
+from starlette.responses import StreamingResponse
 from starlette.routing import Match
 
 from toolfold.errors import ToolfoldError
@@ -85,6 +86,11 @@ def refusal_of(error: Exception) -> Refusal:
 # Any: whatever JSON a route answers with.
 def json_response(status: int, body: Any, headers: dict[str, str] | None = None) -> Response:
     return Response(msgspec.json.encode(body), status_code=status, media_type="application/json", headers=headers)
+
+
+def stream_response(parts: AsyncIterator[bytes], media_type: str) -> Response:
+    headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
+    return StreamingResponse(parts, media_type=media_type, headers=headers)
 
 
 def bind_path_params(endpoint: Callable[..., Awaitable[Response]]) -> Callable[[Request], Awaitable[Response]]:

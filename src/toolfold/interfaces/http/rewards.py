@@ -17,7 +17,6 @@ from functools import partial
 from typing import Any, Final
 
 from fastapi import Request, Response
-from starlette.responses import StreamingResponse
 
 from toolfold.errors import ToolfoldError
 from toolfold.execution.batch import Item, map_programs
@@ -26,9 +25,10 @@ from toolfold.interfaces.http.access.rate_limits import Gate, while_connected
 from toolfold.interfaces.http.body import wait_for_hangup
 from toolfold.interfaces.http.files import SessionFiles
 from toolfold.interfaces.http.render import CANCELLED, Hangup, Refusal, interruption_refusal
-from toolfold.interfaces.http.responses import json_response, refusal_of
+from toolfold.interfaces.http.responses import json_response, refusal_of, stream_response
 from toolfold.interfaces.http.settings import HttpContext
 from toolfold.models import MIB, File, Limits, Outcome, ProgramOptions, ToolSpec
+from toolfold.runtime import Runtime
 from toolfold.service.executions import HOST_FAILURES
 from toolfold.service.owners import spawn
 
@@ -53,10 +53,6 @@ class OneShotRoutes:
         # Any: a batch gives nothing, a single program its outcome.
         self._tasks: set[asyncio.Task[Any]] = set()
         self._is_stopping = False
-
-    @property
-    def tools(self) -> tuple[ToolSpec, ...]:
-        return self._runtime.tools
 
     async def run(self, text: str, *, options: ProgramOptions, hangup: Hangup | None = None) -> Outcome:
         """One program, in a turn of its tenant; cancelled when `hangup` says that its client has left."""
@@ -113,8 +109,7 @@ class OneShotRoutes:
         # Before the first program runs: a name that is wrong must not be found in the middle.
         await asyncio.to_thread(self._find_files, body, tenant)
         lines = self._lines(self._items(body, tenant))
-        headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
-        return StreamingResponse(lines, media_type=NDJSON, headers=headers)
+        return stream_response(lines, NDJSON)
 
     # its parts
 
@@ -158,7 +153,7 @@ class OneShotRoutes:
 
     async def _fill(self, put: Callable[[bytes], Awaitable[None]], items: AsyncIterator[Item]) -> None:
         """Put a line for each program, one for an error that stops the batch, and an empty one at the end."""
-        runner = _BatchRunner(self, self._gate)
+        runner = _BatchRunner(self, self._runtime, self._gate)
         try:
             async with aclosing(map_programs(runner, items, in_flight=2 * self._settings.running)) as outcomes:
                 async for result in outcomes:
@@ -181,13 +176,14 @@ class OneShotRoutes:
 class _BatchRunner:
     """Programs of a batch, which wait where a single one would be refused for now."""
 
-    def __init__(self, shots: OneShotRoutes, gate: Gate) -> None:
+    def __init__(self, shots: OneShotRoutes, runtime: Runtime, gate: Gate) -> None:
         self._shots = shots
+        self._runtime = runtime
         self._gate = gate
 
     @property
     def tools(self) -> tuple[ToolSpec, ...]:
-        return self._shots.tools
+        return self._runtime.tools
 
     async def run(self, text: str, *, options: ProgramOptions) -> Outcome:
         await self._gate.wait_for_start(options.tenant)
