@@ -7,7 +7,7 @@ import contextlib
 import hashlib
 import logging
 from collections.abc import Awaitable, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import anyio
 import mcp_types as types
@@ -21,19 +21,21 @@ from toolfold.errors import ToolRefused
 from toolfold.interfaces.mcp.offer import SAFE_CHARACTERS, description_limit
 from toolfold.interfaces.mcp.program import CURRENT, McpProgram
 from toolfold.interfaces.mcp.questions import can_elicit
+from toolfold.service.answers import BoundedMemory
 
 if TYPE_CHECKING:
     from toolfold.sources.mcp.bridge import Bridge
 
 _log: Final = logging.getLogger(__name__)
+Context: TypeAlias = ServerRequestContext[Any, Any]
+"""Any: nothing reads what the lifespan yields or what the transport puts into a request."""
 STDIO: Final = "stdio"
 _MOST_SESSIONS: Final = 1_000
 ROOTS_WAIT_SECONDS: Final = 2.0
 """How long a program waits for servers to take the client's folders."""
 
 
-# Any: nothing here reads what the lifespan yields or what the transport puts into a request.
-def client_of(context: ServerRequestContext[Any, Any]) -> str:
+def client_of(context: Context) -> str:
     """Identity of the client of a request.
 
     On HTTP that is the protocol session of the older era; in the newer one, which has none, the
@@ -49,8 +51,7 @@ def client_of(context: ServerRequestContext[Any, Any]) -> str:
     return f"peer-{hashlib.sha256(f'{owner_of(context)}{version}'.encode()).hexdigest()[:32]}"
 
 
-# Any: as above.
-def owner_of(context: ServerRequestContext[Any, Any]) -> str:
+def owner_of(context: Context) -> str:
     """Owner of the programs of a request, which outlives the connection and this process.
 
     A process on stdio has one user, and its ledger is that user's: each of their windows has all of their programs. On
@@ -66,31 +67,30 @@ def owner_of(context: ServerRequestContext[Any, Any]) -> str:
     return f"{request.headers.get('authorization', '')}\0{peer}\0{name}"
 
 
-# Any: as above.
-def name_of(context: ServerRequestContext[Any, Any]) -> str:
+def name_of(context: Context) -> str:
     """What the client calls itself, for the record."""
     params = context.session.client_params
     return "MCP client" if params is None else f"{params.client_info.name} {params.client_info.version}".strip()[:100]
 
 
-def is_legacy(context: ServerRequestContext[Any, Any]) -> bool:
+def is_legacy(context: Context) -> bool:
     """The era with a handshake, in which a server may send requests of its own."""
     return context.protocol_version in HANDSHAKE_PROTOCOL_VERSIONS
 
 
-def description_limit_for(context: ServerRequestContext[Any, Any]) -> int:
+def description_limit_for(context: Context) -> int:
     """How many characters of a description this client shows the model."""
     params = context.session.client_params
     return SAFE_CHARACTERS if params is None else description_limit(params.client_info.name, params.client_info.version)
 
 
-def can_ask(context: ServerRequestContext[Any, Any]) -> bool:
+def can_ask(context: Context) -> bool:
     """Whether a person can be asked in the course of this request."""
     has_way = context.session.can_send_request if is_legacy(context) else True
     return has_way and can_elicit(context.session.client_capabilities)
 
 
-async def ask(context: ServerRequestContext[Any, Any], params: types.ElicitRequestParams) -> types.ElicitResult:
+async def ask(context: Context, params: types.ElicitRequestParams) -> types.ElicitResult:
     """Put one question to the client of the older era; one that it fails to ask is declined."""
     try:
         if isinstance(params, types.ElicitRequestURLParams):
@@ -115,7 +115,8 @@ class Clients:
     def __init__(self, *, is_alone: bool) -> None:
         self._is_alone = is_alone
         self._capabilities: types.ClientCapabilities | None = None
-        self._sessions: dict[str, ServerSession] = {}
+        self._sessions: BoundedMemory[str, tuple[str, ServerSession]] = BoundedMemory(_MOST_SESSIONS)
+        """Of the older era, by client."""
         self.programs: dict[str, McpProgram] = {}
         """Every program that has not ended, by its own id."""
         self._servers: Bridge | None = None
@@ -128,28 +129,22 @@ class Clients:
         """Set the bridged servers, which are told when the folders of a client change."""
         self._servers = servers
 
-    def meet(self, context: ServerRequestContext[Any, Any]) -> None:
+    def meet(self, context: Context) -> None:
         """Remember the client of a request."""
         self._capabilities = context.session.client_capabilities or self._capabilities
-        if not is_legacy(context):
-            return
-        client = client_of(context)
-        self._sessions.pop(client, None)
-        self._sessions[client] = context.session
-        while len(self._sessions) > _MOST_SESSIONS:
-            del self._sessions[next(iter(self._sessions))]
+        if is_legacy(context):
+            self._sessions.put(client_of(context), (client_of(context), context.session))
 
     async def tell_tools_changed(self) -> None:
         """Notify every client of the older era; newer clients listen for themselves."""
-        for client, session in tuple(self._sessions.items()):
+        for client, session in self._sessions.values():
             if not await _notify(client, session.send_tool_list_changed()):
-                self._sessions.pop(client, None)
+                self._sessions.pop(client)
 
     async def tell_files_changed(self, client: str) -> None:
         """Notify one client, if it is of the older era."""
-        session = self._sessions.get(client)
-        if session is not None:
-            await _notify(client, session.send_resource_list_changed())
+        if (entry := self._sessions.get(client)) is not None:
+            await _notify(client, entry[1].send_resource_list_changed())
 
     # for bridged servers
 
@@ -169,7 +164,7 @@ class Clients:
         return await program.ask_within_a_call(params)
 
     async def roots(self) -> Sequence[types.Root]:
-        for session in self._sessions.values():
+        for _, session in self._sessions.values():
             return (await session.send_request(types.ListRootsRequest(), types.ListRootsResult)).roots
         if not self.has_roots:
             return ()
@@ -214,11 +209,10 @@ class Clients:
     def _program_for(self, execution_id: str) -> McpProgram | None:
         if (current := CURRENT.get()) is not None:
             return current
-        matches = [
-            program for program in self.programs.values() if execution_id and program.execution_id == execution_id
-        ]
         # A question that names no execution can only be that of the only program there is.
-        candidates = matches or (list(self.programs.values()) if not execution_id else [])
+        candidates = [
+            program for program in self.programs.values() if not execution_id or program.execution_id == execution_id
+        ]
         return candidates[0] if len(candidates) == 1 else None
 
 

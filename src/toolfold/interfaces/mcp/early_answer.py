@@ -41,13 +41,7 @@ class EarlyTraffic:
 
 
 class EarlyAnswers:
-    """Answers to what comes on stdin, from `start` to `stop`.
-
-    Args:
-        instructions: What clients are told of the server.
-        stdin: Read from here, if it is a pipe or a socket.
-        stdout: Answered here.
-    """
+    """Answers to what comes on stdin, if it is a pipe or a socket, from `start` to `stop`."""
 
     def __init__(self, instructions: str, *, stdin: int = 0, stdout: int = 1) -> None:
         self._instructions = instructions
@@ -63,10 +57,10 @@ class EarlyAnswers:
 
     def start(self) -> None:
         """Answer what is waiting, and then what comes, in a thread."""
-        if not _is_pipe(self._stdin):
+        if not is_pipe(self._stdin):
             return
         # Before the thread is made: the usual client has asked by now, and need not wait for that.
-        while self._can_go_on and _is_readable(self._stdin):
+        while self._can_go_on and select.select([self._stdin], [], [], 0)[0]:
             self._read()
         if self._can_go_on:
             self._stop_pipe = os.pipe()
@@ -106,21 +100,21 @@ class EarlyAnswers:
     def _answer(self, line: bytes) -> bytes:
         """The line for the SDK, once its request is answered if that can be done."""
         request = _request(line)
-        if request is None:
+        result = _result(request)
+        if request is None or result is None:
             return line
-        result = _handshake(request, self._instructions) or _discovery(request, self._instructions)
-        if result is None:
-            return line
-        answer = {"jsonrpc": "2.0", "id": request["id"], "result": result}
+        result["instructions"] = self._instructions
+        answer = _line({"jsonrpc": "2.0", "id": request["id"], "result": result})
         with suppress(BrokenPipeError):  # the end of stdin follows
-            _write(self._stdout, _line(answer))
+            while answer:
+                answer = answer[os.write(self._stdout, answer) :]
         # Another id than any client's: it may use its own again.
         self._answered.append(f"{NAME}-answered-{len(self._answered)}")
         return _line({**request, "id": self._answered[-1]})
 
 
 # Any: JSON as the client sent it, and as it is answered.
-def _handshake(request: dict[str, Any], instructions: str) -> dict[str, Any] | None:
+def _result(request: dict[str, Any] | None) -> dict[str, Any] | None:
     match request:
         case {
             "method": "initialize",
@@ -131,35 +125,25 @@ def _handshake(request: dict[str, Any], instructions: str) -> dict[str, Any] | N
                     "resources": {"listChanged": True, "subscribe": False},
                     "tools": {"listChanged": True},
                 },
-                "instructions": instructions,
                 "protocolVersion": version if version in _HANDSHAKE_VERSIONS else _HANDSHAKE_VERSIONS[-1],
                 "serverInfo": _SERVER,
             }
+        case {"method": "server/discover", "params": {"_meta": dict(meta)}} if meta.get(
+            f"{_META}protocolVersion"
+        ) == _VERSION and _is_usual(meta.get(f"{_META}clientCapabilities"), meta.get(f"{_META}clientInfo")):
+            return {
+                "cacheScope": "private",
+                "capabilities": {
+                    "extensions": {f"{_META}tasks": {}},
+                    "resources": {"listChanged": True, "subscribe": True},
+                    "tools": {"listChanged": True},
+                },
+                "resultType": "complete",
+                "supportedVersions": [_VERSION],
+                "ttlMs": 0,
+                "_meta": {f"{_META}serverInfo": _SERVER},
+            }
     return None
-
-
-def _discovery(request: dict[str, Any], instructions: str) -> dict[str, Any] | None:
-    match request:
-        case {"method": "server/discover", "params": {"_meta": dict(meta)}}:
-            pass
-        case _:
-            return None
-    capabilities, client = meta.get(f"{_META}clientCapabilities"), meta.get(f"{_META}clientInfo")
-    if meta.get(f"{_META}protocolVersion") != _VERSION or not _is_usual(capabilities, client):
-        return None
-    return {
-        "cacheScope": "private",
-        "capabilities": {
-            "extensions": {f"{_META}tasks": {}},
-            "resources": {"listChanged": True, "subscribe": True},
-            "tools": {"listChanged": True},
-        },
-        "instructions": instructions,
-        "resultType": "complete",
-        "supportedVersions": [_VERSION],
-        "ttlMs": 0,
-        "_meta": {f"{_META}serverInfo": _SERVER},
-    }
 
 
 def _is_usual(capabilities: object, client: object) -> bool:
@@ -181,21 +165,13 @@ def _request(line: bytes) -> dict[str, Any] | None:
     return None
 
 
-def _is_pipe(fd: int) -> bool:
+def is_pipe(fd: int) -> bool:
+    """Whether it can be waited for as a pipe or a socket."""
     mode = os.fstat(fd).st_mode
     # Windows can wait for sockets only.
     return sys.platform != "win32" and (stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode))
 
 
-def _is_readable(fd: int) -> bool:
-    return bool(select.select([fd], [], [], 0)[0])
-
-
 # Any: JSON as the client sent it, and as it is answered.
 def _line(message: dict[str, Any]) -> bytes:
     return json.dumps(message, ensure_ascii=False, separators=(",", ":")).encode() + b"\n"
-
-
-def _write(fd: int, data: bytes) -> None:
-    while data:
-        data = data[os.write(fd, data) :]

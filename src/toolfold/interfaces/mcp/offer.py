@@ -12,12 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from toolfold.errors import ToolError, ToolfoldError
 from toolfold.execution.described_files import DescribedFiles
 from toolfold.interfaces.library import mentions, with_python_names, without_local
-from toolfold.interfaces.mcp.texts import (
-    CONTRACT,
-    DESCRIPTION,
-    SEARCH_NAME,
-    program_schema,
-)
+from toolfold.interfaces.mcp.texts import CONTRACT, DESCRIPTION, SEARCH_NAME
 from toolfold.models import File, Json, ToolSpec
 from toolfold.prompts.catalog import HEADER, dense_text, dense_within
 from toolfold.prompts.python_stubs import first_line
@@ -176,10 +171,6 @@ class DescriptionWriter:
             text = program_description(servers, specs, max_characters=room, lessons=lessons, files=self.files)
             self._last = (key, text)
         return self._last[1]
-
-    def schema(self, max_seconds: float, *, yields: bool = False) -> dict[str, Json]:
-        """Schema of the arguments."""
-        return program_schema(max_seconds, is_contract=self.is_contract, yields=yields)
 
 
 MENTIONED_WAIT_SECONDS: Final = 30.0

@@ -52,13 +52,9 @@ class McpProgram(WaitableExecution):
         self, text: str, before: Callable[[McpProgram], Awaitable[None]] | None = None, *, files: Sequence[File] = (),
         is_durable: bool = False,
     ) -> None:  # fmt: skip
-        """Begin the program.
+        """Begin the program, after `before`, which may ask as well.
 
-        Args:
-            text: The program.
-            before: Awaited before it starts; it may ask as well.
-            files: In its data folder from its start.
-            is_durable: Other processes can continue it, if it has no session.
+        If it `is_durable` and has no session, other processes can continue it.
         """
         self.text = text
         self.is_durable = is_durable and not self._session
@@ -78,14 +74,12 @@ class McpProgram(WaitableExecution):
 
     @property
     def can_ask(self) -> bool:
-        """Whether a person can be asked."""
         return self._asker is not None
 
     async def ask(self, params: types.ElicitRequestParams) -> types.ElicitResult:
         """Ask the person, and wait as long as it takes.
 
-        Raises:
-            ToolRefused: the client takes no more questions from this program.
+        Raises `ToolRefused` if the client takes no more questions from this program.
         """
         if not self.can_ask:
             return types.ElicitResult(action="decline")
@@ -93,11 +87,7 @@ class McpProgram(WaitableExecution):
         return answer if isinstance(answer, types.ElicitResult) else types.ElicitResult(action="decline")
 
     async def ask_for_roots(self) -> Sequence[types.Root]:
-        """The folders of a newer client, which only names them during a request.
-
-        Raises:
-            ToolRefused: as in `ask`.
-        """
+        """The folders of a newer client, which only names them during a request; raises as `ask`."""
         answer = await self.questions.put(types.ListRootsRequest())
         return answer.roots if isinstance(answer, types.ListRootsResult) else ()
 
@@ -113,20 +103,15 @@ class McpProgram(WaitableExecution):
             self._runtime.sessions.park(self._session, self.execution_id)
 
     def unpark(self) -> None:
-        """The client came back."""
         if self._session:
             self._runtime.sessions.unpark(self._session)
 
     # the program's task
 
     async def _run(
-        self,
-        text: str,
-        before: Callable[[McpProgram], Awaitable[None]] | None,
-        files: Sequence[File],
-        *,
+        self, text: str, before: Callable[[McpProgram], Awaitable[None]] | None, files: Sequence[File], *,
         is_driven: bool,
-    ) -> Outcome:
+    ) -> Outcome:  # fmt: skip
         CURRENT.set(self)
         if before is not None:
             await before(self)

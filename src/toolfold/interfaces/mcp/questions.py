@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
 import mcp_types as types
@@ -28,22 +27,12 @@ Question: TypeAlias = types.ElicitRequest | types.ListRootsRequest
 Answer: TypeAlias = types.ElicitResult | types.ListRootsResult
 
 
-@dataclass(frozen=True, slots=True)
-class _OpenQuestion:
-    request: Question
-    answer: asyncio.Future[Answer]
-
-
 class ClientQuestions:
-    """Questions that wait for an answer, by key.
-
-    Args:
-        on_news: Called when there is something to ask.
-    """
+    """Questions that wait for an answer, by key; `on_news` is called when there is something to ask."""
 
     def __init__(self, on_news: Callable[[], None]) -> None:
         self._on_news = on_news
-        self._open: dict[str, _OpenQuestion] = {}
+        self._open: dict[str, tuple[Question, asyncio.Future[Answer]]] = {}
         self._count = 0
         self._sent_keys: set[str] = set()
         self.rounds = 0
@@ -52,18 +41,14 @@ class ClientQuestions:
     # the program's side
 
     async def put(self, request: Question) -> Answer:
-        """Ask, and wait for as long as the answer takes.
-
-        Raises:
-            ToolRefused: it will not come.
-        """
+        """Ask, and wait for as long as the answer takes; raises `ToolRefused` if it will not come."""
         self._count += 1
         key = f"q{self._count}"
-        question = _OpenQuestion(request, asyncio.get_running_loop().create_future())
-        self._open[key] = question
+        answer: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+        self._open[key] = request, answer
         self._on_news()
         try:
-            return await question.answer
+            return await answer
         finally:
             self._open.pop(key, None)
 
@@ -71,7 +56,7 @@ class ClientQuestions:
 
     def take(self) -> dict[str, Question]:
         """Questions that the client has not been asked yet."""
-        fresh = {key: question.request for key, question in self._open.items() if key not in self._sent_keys}
+        fresh = {key: request for key, request in self.all().items() if key not in self._sent_keys}
         self._sent_keys.update(fresh)
         return fresh
 
@@ -80,17 +65,16 @@ class ClientQuestions:
         self._sent_keys.difference_update(keys)
 
     def all(self) -> dict[str, Question]:
-        """All open questions."""
-        return {key: question.request for key, question in self._open.items()}
+        return {key: request for key, (request, _) in self._open.items()}
 
     def answer(self, answers: Mapping[str, types.InputResponse]) -> None:
         """Deliver answers; an answer to no open question is ignored."""
         for key, result in answers.items():
-            question = self._open.get(key)
-            if question is None or question.answer.done():
+            _, answer = self._open.get(key, (None, None))
+            if answer is None or answer.done():
                 continue
             if isinstance(result, types.ElicitResult | types.ListRootsResult):
-                question.answer.set_result(result)
+                answer.set_result(result)
                 del self._open[key]
         if self._open:
             self._on_news()
@@ -106,9 +90,9 @@ class ClientQuestions:
 
     def refuse(self, why: str = NO_MORE_QUESTIONS) -> None:
         """Fail the calls that wait for an answer."""
-        for question in self._open.values():
-            if not question.answer.done():
-                question.answer.set_exception(ToolRefused(why))
+        for _, answer in self._open.values():
+            if not answer.done():
+                answer.set_exception(ToolRefused(why))
         self._open.clear()
 
 
@@ -139,12 +123,7 @@ _LAST: Final = (
 
 
 def approval_form(call: Call, *, is_last: bool = False) -> types.ElicitRequestFormParams:
-    """The form that asks whether a call may be made.
-
-    Args:
-        call: The call.
-        is_last: The client cannot be asked again.
-    """
+    """The form that asks whether a call may be made; `is_last` if the client cannot be asked again."""
     arguments = json.dumps(call.arguments, ensure_ascii=False, default=str)
     if len(arguments) > _SHOWN_ARGUMENTS_CHARACTERS:
         arguments = arguments[:_SHOWN_ARGUMENTS_CHARACTERS] + "…"
@@ -164,11 +143,9 @@ def decision_of(result: types.ElicitResult, *, by: str = "") -> Decision:
     covers = "arguments" if content.get("covers") == "arguments" else covers
     calls = content.get("calls") if covers != "call" else None
     calls = calls if type(calls) is int and calls > 0 else None
-    if content.get("approve") is True:
-        return Decision(approved=True, covers=covers, calls=calls, by=by)
-    return Decision(
-        approved=False, reason=str(content.get("reason") or "the user said no"), covers=covers, calls=calls, by=by
-    )
+    is_approved = content.get("approve") is True
+    reason = "" if is_approved else str(content.get("reason") or "the user said no")
+    return Decision(approved=is_approved, reason=reason, covers=covers, calls=calls, by=by)
 
 
 def can_elicit(capabilities: types.ClientCapabilities | None) -> bool:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import base64
 import json
 import re
-from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, TypeAlias
 from urllib.parse import quote
@@ -19,10 +18,12 @@ import mcp_types as types
 
 from toolfold import errors
 from toolfold.errors import EngineCrashed, ToolfoldError, entry_for
+from toolfold.interfaces.mcp.program import McpProgram
 from toolfold.interfaces.mcp.texts import ENTRY_NAME, WAIT_NAME
 from toolfold.interfaces.media import describe_media, images_in
 from toolfold.interfaces.prompts import lessons
-from toolfold.models import MIB, Call, File, Outcome
+from toolfold.models import MIB, File, Outcome
+from toolfold.service.answers import BoundedMemory
 
 # ----------------------------------------------------------------------------------------------------
 # Files that programs made, kept for a while so that a client can read them; bounded in number and bytes.
@@ -43,27 +44,21 @@ class ClientFiles:
     """The produced files of all clients; each client sees its own. The oldest go first."""
 
     def __init__(self) -> None:
-        self._clients: OrderedDict[str, OrderedDict[str, File]] = OrderedDict()
+        self._clients: BoundedMemory[str, BoundedMemory[str, StoredFile]] = BoundedMemory(_MOST_CLIENTS)
 
     def add(self, client: str, execution_id: str, files: Iterable[File]) -> Sequence[StoredFile]:
         """Keep the files of an execution; gives those that fit."""
-        client_files = self._clients.setdefault(client, OrderedDict())
-        self._clients.move_to_end(client)
-        added = {f"{SCHEME}://files/{execution_id}/{quote(file.name)}": file for file in files}
-        client_files.update(added)
-        while len(client_files) > _MOST_FILES or sum(file.size for file in client_files.values()) > _MOST_BYTES:
-            client_files.popitem(last=False)
-        while len(self._clients) > _MOST_CLIENTS:
-            self._clients.popitem(last=False)
-        return [(uri, file) for uri, file in added.items() if uri in client_files]
-
-    def get(self, client: str, uri: str) -> File | None:
-        """The file at an address, if this client has one there."""
-        return self._clients.get(client, OrderedDict[str, File]()).get(uri)
+        stored = self._clients.get(client) or BoundedMemory(_MOST_FILES, _MOST_BYTES)
+        self._clients.put(client, stored)
+        added = [(f"{SCHEME}://files/{execution_id}/{quote(file.name)}", file) for file in files]
+        for uri, file in added:
+            stored.put(uri, (uri, file), file.size)
+        return [entry for entry in added if stored.get(entry[0]) is not None]
 
     def list(self, client: str) -> Sequence[StoredFile]:
         """All files of a client, oldest first."""
-        return tuple(self._clients.get(client, OrderedDict[str, File]()).items())
+        stored = self._clients.get(client)
+        return () if stored is None else stored.values()
 
 
 RUNNING: Final = "[Script still running]"
@@ -95,15 +90,7 @@ def to_result(
     outcome: Outcome, *, wall_seconds: float, files: Sequence[StoredFile] = (), notes: Sequence[str] = (),
     has_yielded: bool = False,
 ) -> types.CallToolResult:  # fmt: skip
-    """The documented text for the outcome, then what it cannot hold.
-
-    Args:
-        outcome: Of the program.
-        wall_seconds: The limit that a timeout names.
-        files: What the program made, under the addresses where it can be read.
-        notes: Lines for the model that are no part of that text.
-        has_yielded: Earlier output was in earlier answers, and is not in this one.
-    """
+    """The documented text for the outcome, then what it cannot hold; with `has_yielded` without the earlier output."""
     has_failed = outcome.status != "finished"
     nothing = "(no further output)" if has_yielded else "(no output)"
     text = f"{FAILURE}\n{_failure(outcome, wall_seconds)}" if has_failed else f"{SUCCESS}\n{_output(outcome, nothing)}"
@@ -114,13 +101,14 @@ def to_result(
     return types.CallToolResult(content=content, is_error=has_failed)
 
 
-def running_result(execution_id: str, *, printed: str, calls: Sequence[Call], seconds: float) -> types.CallToolResult:
+def running_result(program: McpProgram) -> types.CallToolResult:
     """A program that has not ended yet: what it printed since the last answer, and how to get the rest."""
-    names = list(dict.fromkeys(call.tool for call in calls))
+    printed = program.output.take(program.limits.output_bytes)
+    names = list(dict.fromkeys(call.tool for call in program.open_calls))
     waits = f"; it waits for {', '.join(names[:_SHOWN_CALLS])}" if names else ""
     waits += f" and {len(names) - _SHOWN_CALLS} more" if len(names) > _SHOWN_CALLS else ""
-    how = f"Call {WAIT_NAME} with execution_id {execution_id!r}; do not run it again."
-    text = f"Running for {seconds:.0f} s{waits}. {how}"
+    how = f"Call {WAIT_NAME} with execution_id {program.execution_id!r}; do not run it again."
+    text = f"Running for {program.seconds:.0f} s{waits}. {how}"
     return types.CallToolResult(
         content=[
             types.TextContent(text=f"{RUNNING}\n{printed if printed.strip() else '(no output yet)'}"),
@@ -130,7 +118,6 @@ def running_result(execution_id: str, *, printed: str, calls: Sequence[Call], se
 
 
 def superseded_result(execution_id: str) -> types.CallToolResult:
-    """Result for a wait that a later one has replaced."""
     text = f"{RUNNING}\nA later {WAIT_NAME} waits for program {execution_id!r} and gets its output."
     return types.CallToolResult(content=[types.TextContent(text=text)])
 
@@ -144,7 +131,6 @@ def to_mcp(error: ToolfoldError) -> types.CallToolResult:
 
 
 def failed(text: str) -> types.CallToolResult:
-    """A text that the client shows as an error."""
     return types.CallToolResult(content=[types.TextContent(text=text)], is_error=True)
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Self, TypeAlias
 
 import mcp_types as types
-from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
+from mcp.server.context import CallNext, HandlerResult
 from mcp.server.lowlevel import NotificationOptions, Server
 from mcp.server.models import InitializationOptions
 from mcp.server.request_state import RequestStateBoundary, RequestStateSecurity
@@ -24,6 +24,7 @@ import toolfold
 from toolfold.errors import ToolfoldError, UsageError
 from toolfold.interfaces.mcp.clients import (
     Clients,
+    Context,
     can_ask,
     client_of,
     description_limit_for,
@@ -34,8 +35,8 @@ from toolfold.interfaces.mcp.clients import (
 from toolfold.interfaces.mcp.offer import Offer
 from toolfold.interfaces.mcp.program import McpProgram
 from toolfold.interfaces.mcp.render import ClientFiles, StoredFile, failed, to_mcp, to_result
-from toolfold.interfaces.mcp.request import ANSWER_WAIT_SECONDS, ProgramService
 from toolfold.interfaces.mcp.tasks import (
+    ANSWER_WAIT_SECONDS,
     Tasks,
     YieldPolicy,
     check_id,
@@ -43,7 +44,9 @@ from toolfold.interfaces.mcp.tasks import (
     new_id,
     positive_seconds,
     remaining_seconds,
+    stop_program,
     unknown_program,
+    wait_for_program,
 )
 from toolfold.interfaces.mcp.texts import (
     ENTRY_NAME,
@@ -54,6 +57,7 @@ from toolfold.interfaces.mcp.texts import (
     WAIT_DESCRIPTION,
     WAIT_NAME,
     WAIT_SCHEMA,
+    program_schema,
 )
 from toolfold.models import Limits, Outcome
 from toolfold.runtime import Runtime
@@ -62,8 +66,6 @@ from toolfold.service.locks import ClientExecutions, ExecutionLocks
 if TYPE_CHECKING:
     from toolfold.sources.mcp.bridge import Bridge
 
-Context = ServerRequestContext[Any, Any]
-"""Any: nothing here reads what the lifespan yields or what the transport puts into a request."""
 CallToolResponse: TypeAlias = types.CallToolResult | types.InputRequiredResult | dict[str, Any]
 """Any: a task, for which the SDK has no type."""
 
@@ -110,9 +112,9 @@ class McpServer:
         self._clients = clients or Clients(is_alone=True)
         self._connect = connect
         self._files = ClientFiles()
-        programs: ClientExecutions[McpProgram] = ClientExecutions(ExecutionLocks(holds), self._spawn)
-        self._clients.programs = programs.live
-        self._service = ProgramService(programs, yielding or YieldPolicy())
+        self._programs: ClientExecutions[McpProgram] = ClientExecutions(ExecutionLocks(holds), self._spawn)
+        self._clients.programs = self._programs.live
+        self._yielding = yielding or YieldPolicy()
         self._leaving = asyncio.Event()
         self._ready: asyncio.Future[None] | None = None
         self._background: set[asyncio.Task[Any]] = set()
@@ -133,7 +135,7 @@ class McpServer:
             on_read_resource=self._read_resource,
             on_subscriptions_listen=ListenHandler(self._changes),
         )
-        Tasks(self._service, self._find, self._result).add_to(self.server)
+        Tasks(self._programs, self._find, self._result).add_to(self.server)
         # What the client hands back is sealed: nobody resumes a program that is not theirs.
         security = RequestStateSecurity.ephemeral(ttl=ANSWER_WAIT_SECONDS)
         self.server.middleware += [RequestStateBoundary(security, default_audience=NAME), self._on_each_request]
@@ -148,11 +150,11 @@ class McpServer:
         return self
 
     async def __aexit__(self, *exc: object) -> None:
-        await self._service.programs.close()
+        await self._programs.close()
         self._leaving.set()
         if self._background:
             await asyncio.wait(self._background)
-        self._service.programs.locks.close()
+        self._programs.locks.close()
 
     async def connect(self) -> None:
         """Begin to connect the bridged servers; once, and without waiting for any of them."""
@@ -194,8 +196,9 @@ class McpServer:
         await self._offer.describing.meet(client_of(context))
         description, is_all = self._offer.description(description_limit_for(context), client_of(context))
         # A client with tasks waits for programs itself.
-        tells_to_wait = self._service.yielding.is_on and not has_tasks(context)
-        schema = self._offer.describing.schema(self._limits.wall_seconds, yields=tells_to_wait)
+        tells_to_wait = self._yielding.after_seconds is not None and not has_tasks(context)
+        is_contract = self._offer.describing.is_contract
+        schema = program_schema(self._limits.wall_seconds, is_contract=is_contract, yields=tells_to_wait)
         tools = [types.Tool(name=ENTRY_NAME, description=description, input_schema=schema, _meta=_META)]
         if not is_all:
             tools.append(_SEARCH_TOOL)
@@ -213,9 +216,9 @@ class McpServer:
             is_wait = params.name == WAIT_NAME
             if params.request_state is None and is_wait:
                 return await self._wait(context, arguments)
-            seconds = self._service.yielding.seconds_for(arguments.get("yield_after_seconds"))
+            seconds = self._yielding.seconds_for(arguments.get("yield_after_seconds"))
             if params.request_state is not None:
-                program = self._service.come_back(params)
+                program = self._come_back(params)
             else:
                 program = await self._start(context, arguments, is_durable=seconds is not None)
             now = asyncio.get_running_loop().time()
@@ -251,7 +254,16 @@ class McpServer:
         )
         before = None if is_legacy(context) else self._clients.tell_roots
         program.start(text, before, files=files, is_durable=is_durable)
-        self._service.programs.live[program.id] = program
+        self._programs.live[program.id] = program
+        return program
+
+    def _come_back(self, params: types.CallToolRequestParams) -> McpProgram:
+        """The program that waits for the answers in this request."""
+        program = self._programs.unpark(params.request_state or "")
+        if program is None:
+            raise UsageError("the program that asked is gone: it waited too long, or was answered; run it again")
+        program.unpark()
+        program.questions.answer(params.input_responses or {})
         return program
 
     async def _wait(self, context: Context, arguments: Mapping[str, Any]) -> CallToolResponse:
@@ -260,18 +272,18 @@ class McpServer:
         execution_id, is_cancel = check_id(arguments.get("execution_id"), owner), arguments.get("cancel", False)
         if not isinstance(is_cancel, bool):
             raise UsageError(f"cancel must be true or false, got {is_cancel!r}; the program was left alone")
-        seconds = self._service.yielding.seconds_for(arguments.get("yield_after_seconds"))
+        seconds = self._yielding.seconds_for(arguments.get("yield_after_seconds"))
         program = await self._find(context, execution_id)
         if isinstance(program, Outcome):
             return self._result(context, program)
         if is_cancel:
-            return await self._final_result(context, program, await self._service.stop(program))
+            return await self._final_result(context, program, await stop_program(program, self._programs))
         program.questions.rounds = 0  # the client counts them anew for each request
         return await self._serve(context, program, seconds, is_wait=True)
 
     async def _find(self, context: Context, execution_id: str) -> McpProgram | Outcome:
         """A program that has yielded; one whose process is gone continues here, or has an outcome on record."""
-        if (program := self._service.programs.find(execution_id)) is not None:
+        if (program := self._programs.find(execution_id)) is not None:
             return program
         recorded = await self._runtime.executions.recorded(execution_id)
         if recorded is None:
@@ -282,7 +294,7 @@ class McpServer:
             raise UsageError(
                 f"program {execution_id!r} ended with the server that ran it: a session's variables are lost with it"
             )
-        if not self._service.programs.locks.take(execution_id, is_new=False):
+        if not self._programs.locks.take(execution_id, is_new=False):
             raise UsageError(f"program {execution_id!r} runs in another process of this server; wait for it there")
         await self._offer.wait_for_mentioned(recorded.start_record.program.text)
         program = McpProgram(
@@ -293,13 +305,13 @@ class McpServer:
             asker=name_of(context),
         )
         program.revive()
-        self._service.programs.keep(program)
+        self._programs.keep(program)
         return program
 
     async def _serve(
         self, context: Context, program: McpProgram, seconds: float | None, *, is_wait: bool
     ) -> CallToolResponse:
-        result = await self._service.serve(context, program, yield_seconds=seconds, is_wait=is_wait)
+        result = await wait_for_program(context, program, self._programs, yield_seconds=seconds, is_wait=is_wait)
         return await self._final_result(context, program, result) if isinstance(result, Outcome) else result
 
     async def _final_result(self, context: Context, program: McpProgram, outcome: Outcome) -> types.CallToolResult:
@@ -350,7 +362,7 @@ class McpServer:
         self, context: Context, params: types.ReadResourceRequestParams
     ) -> types.ReadResourceResult:
         uri = str(params.uri)
-        file = self._files.get(client_of(context), uri)
+        file = dict(self._files.list(client_of(context))).get(uri)
         if file is None:
             code = -32002 if is_legacy(context) else types.INVALID_PARAMS
             raise MCPError(code, f"no file at {uri!r}; it may be too old", data={"uri": uri})
@@ -358,9 +370,8 @@ class McpServer:
         try:
             content = types.TextResourceContents(uri=uri, mime_type=file.mime, text=file.data.decode())
         except UnicodeDecodeError:
-            content = types.BlobResourceContents(
-                uri=uri, mime_type=file.mime, blob=base64.b64encode(file.data).decode()
-            )
+            blob = base64.b64encode(file.data).decode()
+            content = types.BlobResourceContents(uri=uri, mime_type=file.mime, blob=blob)
         return types.ReadResourceResult(contents=[content])
 
     # servers

@@ -38,14 +38,10 @@ def create_mcp_server(
     config: Config, *, modules: Sequence[Tool] = (), files: Sequence[File] = (), is_alone: bool = True,
     callback: bool = False,
 ) -> McpServer:  # fmt: skip
-    """An interface that is not entered yet.
+    """A server that is not entered yet.
 
-    Args:
-        config: What to bridge, what to allow, within which limits.
-        modules: The tools of `tools.modules`, loaded.
-        files: In the data folder of every program.
-        is_alone: One client for the whole life of the interface, as on stdio.
-        callback: Also serve `programmatic_tool_calling`, whose programs call tools of the client's process.
+    `modules` are the loaded tools of `tools.modules`; `is_alone` if one client has the server for itself, as on stdio;
+    `callback` also serves `programmatic_tool_calling`, whose programs call tools of the client's process.
     """
     ledger = ledger_of(config)
     settings = msgspec.structs.replace(

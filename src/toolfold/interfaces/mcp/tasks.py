@@ -1,11 +1,13 @@
-"""MCP tasks extension (programs that yield become tasks), with yield times and program ids.
+"""Waits of MCP requests for programs, and the tasks extension, with yield times and program ids.
 
-Such a client polls `tasks/get` itself, so that no model spends a turn on waiting. A task's id is that of its program,
-and what the program asks is in the task until `tasks/update` brings the answer.
+A request waits to the end of its program, to a question, or to the moment in which the program yields. A client with
+the extension then polls `tasks/get` itself, so that no model spends a turn on waiting. A task's id is that of its
+program, and what the program asks is in the task until `tasks/update` brings the answer.
 """
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import re
 import secrets
@@ -13,21 +15,106 @@ import time
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
+import anyio
 import mcp_types as types
-from mcp.server.context import ServerRequestContext
 from mcp.server.lowlevel import Server
 from mcp.shared.exceptions import MCPError
 from pydantic import TypeAdapter, ValidationError
 
 from toolfold.errors import ToolfoldError, UsageError
-from toolfold.interfaces.mcp.clients import is_legacy, owner_of
+from toolfold.interfaces.mcp.clients import Context, ask, is_legacy, owner_of
 from toolfold.interfaces.mcp.program import McpProgram
+from toolfold.interfaces.mcp.questions import CLIENT_ROUNDS, Question
+from toolfold.interfaces.mcp.render import running_result, superseded_result
 from toolfold.models import Outcome
+from toolfold.service.answers import BoundedMemory
+from toolfold.service.locks import ClientExecutions
 
-if TYPE_CHECKING:
-    from toolfold.interfaces.mcp.request import ProgramService
+ANSWER_WAIT_SECONDS: Final = 600.0
+"""How long a program stands still for a client that was told to come back with an answer."""
+_LISTEN_AFTER_SECONDS: Final = 0.5
+"""Most programs have ended by then, and whoever reads along costs them something."""
+
+
+async def wait_for_program(
+    context: Context, program: McpProgram, programs: ClientExecutions[McpProgram], *, yield_seconds: float | None,
+    is_wait: bool,
+) -> Outcome | types.CallToolResult | types.InputRequiredResult | dict[str, Any]:  # fmt: skip
+    """Wait until it has ended, has a question for a client that comes back, or yields; perhaps as a task.
+
+    After `yield_seconds` it is answered although the program runs; with `is_wait` the program stays if the client does
+    not.
+    """
+    stays = is_wait
+    question_tasks: dict[str, asyncio.Task[None]] = {}
+    turn = program.take_turn()
+    try:
+        async for _ in program.news(yield_seconds, _LISTEN_AFTER_SECONDS):
+            await _tell_progress(context, program)
+            if not program.has_turn(turn):
+                stays = True
+                return superseded_result(program.execution_id)
+            if is_legacy(context):
+                fresh = program.questions.take().items()
+                question_tasks |= {
+                    key: asyncio.create_task(_put(context, program, key, question)) for key, question in fresh
+                }
+            elif await _has_questions(program):
+                stays = True
+                program.park()
+                programs.park(program, ANSWER_WAIT_SECONDS)
+                questions = program.questions.all()
+                return types.InputRequiredResult(input_requests=dict(questions), request_state=program.id)
+        await _tell_progress(context, program)
+        if not program.is_done:
+            stays = True
+            programs.keep(program)
+            return task_result(program) if has_tasks(context) and not is_wait else running_result(program)
+    finally:
+        for task in question_tasks.values():
+            task.cancel()
+        program.questions.give_back(question_tasks)
+        if not stays and not program.is_done:
+            # The client cancelled: the program must be gone before the answer is.
+            with anyio.CancelScope(shield=True):
+                await program.cancel()
+        if program.is_done and (not stays or program.has_turn(turn)):
+            programs.forget(program)
+    return program.outcome()
+
+
+async def stop_program(program: McpProgram, programs: ClientExecutions[McpProgram]) -> Outcome:
+    """End a program for its client."""
+    program.take_turn()
+    outcome = await program.stop()
+    programs.forget(program)
+    return outcome
+
+
+async def _tell_progress(context: Context, program: McpProgram) -> None:
+    for step, message in program.take_messages():
+        await context.session.report_progress(step, None, message)
+
+
+async def _has_questions(program: McpProgram) -> bool:
+    # A client of the newer era comes back with answers only so many times.
+    if program.questions.all() and program.questions.rounds >= CLIENT_ROUNDS:
+        program.questions.refuse()
+    elif program.questions.all():
+        await program.questions.gather()
+    return bool(program.questions.all()) and not program.is_done
+
+
+async def _put(context: Context, program: McpProgram, key: str, question: Question) -> None:
+    # In the older era folders are asked for without a program: see `Clients.roots`.
+    assert isinstance(question, types.ElicitRequest)
+    program.questions.answer({key: await ask(context, question.params)})
+
+
+# ----------------------------------------------------------------------------------------------------
+# The tasks extension.
 
 TASKS: Final = "io.modelcontextprotocol/tasks"
 _MISSING_CAPABILITY: Final = -32021
@@ -37,9 +124,6 @@ _RESULT_TTL_SECONDS: Final = 600.0
 """After the longest that a program may take: the time in which its client comes for the result."""
 _MOST_ENDED_TASKS: Final = 100
 _RESPONSES: Final = TypeAdapter(types.InputResponses)
-
-Context = ServerRequestContext[Any, Any]
-"""Any: nothing here reads what the lifespan yields or what the transport puts into a request."""
 
 
 class TaskParams(types.RequestParams):
@@ -72,20 +156,21 @@ class Tasks:
     """The extension's methods.
 
     Args:
-        service: Has the programs that have yielded.
+        programs: All that have not ended.
         find: A program, from its record if need be; its outcome, if it has ended elsewhere.
         result: What its client would have been told.
     """
 
     def __init__(
-        self, service: ProgramService, find: Callable[[Context, str], Awaitable[McpProgram | Outcome]],
+        self, programs: ClientExecutions[McpProgram],
+        find: Callable[[Context, str], Awaitable[McpProgram | Outcome]],
         result: Callable[[Context, Outcome, McpProgram | None], types.CallToolResult],
     ) -> None:  # fmt: skip
-        self._service = service
+        self._programs = programs
         self._find = find
         self._result = result
         # Any: tasks as JSON, by owner and id.
-        self._ended_tasks: dict[tuple[str, str], dict[str, Any]] = {}
+        self._ended_tasks: BoundedMemory[tuple[str, str], dict[str, Any]] = BoundedMemory(_MOST_ENDED_TASKS)
 
     def add_to(self, server: Server[Any]) -> None:
         """Declare the extension, and serve its methods."""
@@ -124,16 +209,12 @@ class Tasks:
         task = await self._task(context, params)
         if isinstance(task, McpProgram):
             if not task.is_done:
-                await self._service.stop(task)
+                await stop_program(task, self._programs)
             self._end_task(context, task)
         return {}
 
     async def _task(self, context: Context, params: TaskParams) -> McpProgram | dict[str, Any]:
-        """The program of the task that a request is about; the task, if it has ended.
-
-        Raises:
-            MCPError: The client declares no tasks, or this is none of its own.
-        """
+        """The program of the task that a request is about; the task, if it has ended."""
         if not has_tasks(context):
             needed: dict[str, Any] = {"requiredCapabilities": {"extensions": {TASKS: {}}}}
             raise MCPError(_MISSING_CAPABILITY, "Missing required client capability", data=needed)
@@ -153,7 +234,7 @@ class Tasks:
         return self._keep(context, execution_id, {**task, **self._result_of(context, program, None)})
 
     def _end_task(self, context: Context, program: McpProgram) -> dict[str, Any]:
-        self._service.programs.forget(program)
+        self._programs.forget(program)
         try:
             payload = self._result_of(context, program.outcome(), program)
         except ToolfoldError as error:
@@ -168,9 +249,7 @@ class Tasks:
         return {"status": "completed", "result": result.model_dump(mode="json", by_alias=True, exclude_none=True)}
 
     def _keep(self, context: Context, execution_id: str, task: dict[str, Any]) -> dict[str, Any]:
-        self._ended_tasks[owner_of(context), execution_id] = task
-        while len(self._ended_tasks) > _MOST_ENDED_TASKS:
-            del self._ended_tasks[next(iter(self._ended_tasks))]
+        self._ended_tasks.put((owner_of(context), execution_id), task)
         return task
 
 
@@ -220,18 +299,9 @@ class YieldPolicy:
     most_seconds: float | None = None
     """What the client's own timeout leaves."""
 
-    @property
-    def is_on(self) -> bool:
-        """Whether the model is told of it."""
-        return self.after_seconds is not None
-
     # Any: an argument of a request.
     def seconds_for(self, requested_seconds: Any) -> float | None:
-        """Time of one request; `None` for as long as it takes.
-
-        Raises:
-            UsageError: It asks for something else than a time.
-        """
+        """Time of one request; `None` for as long as it takes."""
         if requested_seconds is None:
             return self.after_seconds
         seconds = positive_seconds("yield_after_seconds", requested_seconds)
@@ -240,11 +310,6 @@ class YieldPolicy:
 
 # Any: an argument of a request.
 def positive_seconds(name: str, value: Any, note: str = "") -> float:
-    """A time in a request.
-
-    Raises:
-        UsageError: It is not a number above 0.
-    """
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not value > 0:
         raise UsageError(f"{name} must be a number above 0, got {value!r}{note}")
     return float(value)
@@ -266,18 +331,13 @@ def yield_policy_of(configured: float | None, environment: Mapping[str, str], wa
 
 
 def new_id(owner: str) -> str:
-    """Id of a new program of this owner."""
     random_part = secrets.token_hex(_RANDOM_CHARACTERS // 2)
     return random_part + _mark(random_part, owner)
 
 
 # Any: an argument of a request.
 def check_id(value: Any, owner: str) -> str:
-    """The id of a program of this owner.
-
-    Raises:
-        UsageError: It is none, or another owner's.
-    """
+    """The id, if it is that of a program of this owner."""
     if not isinstance(value, str) or not _ID.fullmatch(value):
         text = repr(value) if len(repr(value)) <= 60 else f"{repr(value)[:60]}…"
         raise UsageError(f"execution_id must be one that execute_program returned, got {text}")
@@ -287,7 +347,6 @@ def check_id(value: Any, owner: str) -> str:
 
 
 def unknown_program(execution_id: str) -> UsageError:
-    """Error for a program that is not on record, or is another client's."""
     return UsageError(f"no program {execution_id!r} here: it is another client's, or so old that it was forgotten")
 
 

@@ -81,11 +81,7 @@ TOKEN_VARIABLE: Final = "TOOLFOLD_MCP_TOKEN"  # noqa: S105 - its name, not the s
 
 
 def parse_address(text: str) -> tuple[str, int]:
-    """`HOST:PORT`, `[::1]:PORT` or a bare port.
-
-    Raises:
-        UsageError: it is neither.
-    """
+    """`HOST:PORT`, `[::1]:PORT` or a bare port."""
     host, _, port = text.rpartition(":")
     host = host.removeprefix("[").removesuffix("]") or "127.0.0.1"
     if not port.isdecimal() or int(port) > 65535:
@@ -94,10 +90,6 @@ def parse_address(text: str) -> tuple[str, int]:
 
 
 def check_token_needed(host: str, port: int, *, token: str) -> None:
-    """Only loopback may do without a token.
-
-    Raises:
-        UsageError: whoever reaches the address could run programs.
-    """
+    """Only loopback may do without a token: whoever reaches the address could run programs."""
     if not token and not is_loopback(host):
         raise UsageError(f"--http {host}:{port} is reachable from outside; set {TOKEN_VARIABLE} to a secret first")

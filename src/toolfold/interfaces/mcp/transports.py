@@ -6,9 +6,8 @@ import asyncio
 import hmac
 import logging
 import os
-import stat
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Final, Self, cast
 
@@ -20,9 +19,10 @@ from mcp.server.transport_security import TransportSecuritySettings
 from mcp.shared._stream_protocols import ReadStream, WriteStream
 from mcp.shared.message import SessionMessage
 from mcp_types import PROTOCOL_VERSION_META_KEY
+from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from toolfold.interfaces.mcp.early_answer import EarlyAnswers, EarlyTraffic
+from toolfold.interfaces.mcp.early_answer import EarlyAnswers, EarlyTraffic, is_pipe
 from toolfold.interfaces.mcp.server import McpServer
 from toolfold.interfaces.mcp.texts import TOKEN_VARIABLE, check_token_needed
 from toolfold.interfaces.server.listen import HttpServer, listen
@@ -44,17 +44,7 @@ async def serve_stdio(mcp_server: McpServer, answers: EarlyAnswers | None = None
 
 
 async def serve_http(mcp_server: McpServer, host: str, port: int, *, token: str = "") -> None:
-    """Serve until a signal comes.
-
-    Args:
-        mcp_server: What is served, at `/mcp`.
-        host: To listen on; another than loopback needs a token.
-        port: The same; 0 takes a free one.
-        token: Clients must send it as `Authorization: Bearer`; empty lets everyone in.
-
-    Raises:
-        UsageError: without a token, whoever reaches the address could run programs.
-    """
+    """Serve at `/mcp` until a signal comes; clients must send the token, and only loopback may do without."""
     check_token_needed(host, port, token=token)
     # Ours instead of the SDK's check, which has a few names and no addresses.
     unchecked = TransportSecuritySettings(enable_dns_rebinding_protection=False)
@@ -79,11 +69,7 @@ class _EraMultiplexer:
 
     The SDK serves the era of a connection's first request and refuses the other. A client to which a machine was too
     slow falls back to the handshake, whether or not its discovery is answered later, so each era is a connection here.
-
-    Args:
-        mcp_server: What is served.
-        stream: The SDK's answers go here.
-        answered: Ids of requests that have their answers: those of the SDK are dropped.
+    The SDK's answers to the requests in `answered` are dropped.
     """
 
     def __init__(self, mcp_server: McpServer, stream: WriteStream[SessionMessage], answered: frozenset[str]) -> None:
@@ -96,7 +82,6 @@ class _EraMultiplexer:
         """Requests of the newer era that are being served."""
 
     async def serve(self, messages: ReadStream[SessionMessage | Exception]) -> None:
-        """Serve until the client has left."""
         try:
             async with anyio.create_task_group() as group:
                 async for message in messages:
@@ -114,15 +99,26 @@ class _EraMultiplexer:
         return messages
 
     async def _run(self, messages: MemoryObjectReceiveStream[SessionMessage | Exception]) -> None:
-        await self._mcp_server.server.run(messages, _EraOutput(self._send), self._mcp_server.options())
+        await self._mcp_server.server.run(messages, self, self._mcp_server.options())
 
-    async def _send(self, item: SessionMessage) -> None:
+    # the output of each era, whose end is not the end of the stream
+
+    async def send(self, item: SessionMessage, /) -> None:
         message = item.message
         if isinstance(message, types.JSONRPCResponse | types.JSONRPCError) and message.id is not None:
             self._modern_ids.discard(message.id)
             if message.id in self._answered:
                 return
         await self._stream.send(item)
+
+    async def aclose(self) -> None:
+        pass
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        pass
 
     def _is_modern(self, item: SessionMessage | Exception) -> bool:
         match item.message if isinstance(item, SessionMessage) else item:
@@ -142,28 +138,7 @@ class _EraMultiplexer:
         return False not in self._inputs and True in self._inputs
 
 
-class _EraOutput:
-    """Output of one era; its end is not the end of the stream."""
-
-    def __init__(self, send: Callable[[SessionMessage], Awaitable[None]]) -> None:
-        self._send = send
-
-    async def send(self, item: SessionMessage, /) -> None:
-        await self._send(item)
-
-    async def aclose(self) -> None:
-        pass
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(self, *exc: object) -> None:
-        pass
-
-
 class _TokenMiddleware:
-    """Refuses requests without the token."""
-
     def __init__(self, app: ASGIApp, token: str) -> None:
         self._app = app
         self._expected = f"Bearer {token}".encode()
@@ -172,9 +147,8 @@ class _TokenMiddleware:
         if scope["type"] == "http":
             authorization = dict(scope["headers"]).get(b"authorization", b"")
             if not hmac.compare_digest(authorization, self._expected):
-                headers = [(b"www-authenticate", b"Bearer"), (b"content-type", b"text/plain")]
-                await send({"type": "http.response.start", "status": 401, "headers": headers})
-                await send({"type": "http.response.body", "body": b"send the token as Authorization: Bearer"})
+                text, headers = "send the token as Authorization: Bearer", {"www-authenticate": "Bearer"}
+                await PlainTextResponse(text, 401, headers)(scope, receive, send)
                 return
         await self._app(scope, receive, send)
 
@@ -191,7 +165,8 @@ async def stdin_lines(before: bytes = b"") -> AsyncIterator[anyio.AsyncFile[str]
 
     While this is open, file descriptor 0 is the null device: what tools start reads nothing.
     """
-    if not _can_be_watched(sys.stdin.fileno()):
+    # An event loop cannot wait for a file of a disk or the null device: they are always ready.
+    if not is_pipe(sys.stdin.fileno()) and not (sys.platform != "win32" and sys.stdin.isatty()):
         yield None
         return
     private, null = os.dup(0), os.open(os.devnull, os.O_RDONLY)
@@ -216,9 +191,3 @@ async def stdin_lines(before: bytes = b"") -> AsyncIterator[anyio.AsyncFile[str]
 async def _decode_lines(reader: asyncio.StreamReader) -> AsyncIterator[str]:
     while line := await reader.readline():
         yield line.decode("utf-8", errors="replace")
-
-
-def _can_be_watched(fd: int) -> bool:
-    """Whether an event loop can wait for it: a file of a disk is always ready, and so is the null device."""
-    mode = os.fstat(fd).st_mode
-    return sys.platform != "win32" and (stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode) or os.isatty(fd))
