@@ -1,9 +1,8 @@
-"""Commands of the command line, their options, and the entry point that runs them."""
+"""Commands of the command line and their options."""
 
-import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Literal, NoReturn
+from typing import Annotated, Literal
 
 import typer
 
@@ -18,9 +17,10 @@ from toolfold.interfaces.cli.options import (
     ConfigOption,
     EngineOption,
     JsonOption,
+    OutOption,
     ToolsOption,
 )
-from toolfold.interfaces.cli.process import Exit, complain, leave, run_guarded
+from toolfold.interfaces.cli.process import Exit, complain, run_guarded
 
 app = typer.Typer(
     name="toolfold",
@@ -35,11 +35,6 @@ app.add_typer(ledger_app, name="ledger")
 app.add_typer(libraries_app, name="libraries")
 app.command("serve")(serve_command)
 app.command("console")(console_command)
-
-
-def main() -> NoReturn:
-    """The command `toolfold`; leaves the process."""
-    leave(run_command(sys.argv[1:]))
 
 
 def run_command(arguments: Sequence[str]) -> int:
@@ -84,19 +79,23 @@ def _run(
     ] = None,
     code: Annotated[str | None, typer.Option("-c", metavar="CODE", help="The program text, instead of FILE.")] = None,
     tools: ToolsOption = None,
-    api: ApiOption = None,
+    apis: ApiOption = None,
     config: ConfigOption = None,
-    timeout: Annotated[
+    timeout_seconds: Annotated[
         float | None,
-        typer.Option(parser=_seconds, metavar="SECONDS", help="Wall-clock limit. Default: the config's, or 120."),
+        typer.Option(
+            "--timeout", parser=_seconds, metavar="SECONDS", help="Wall-clock limit. Default: the config's, or 120."
+        ),
     ] = None,
     memory: Annotated[
         str | None,
         typer.Option(metavar="SIZE", help="Memory limit, such as 1GiB. Default: the config's, or 512MiB."),
     ] = None,
-    limit: Annotated[
+    limits: Annotated[
         list[str] | None,
-        typer.Option(metavar="NAME=VALUE", help="Any other limit, such as calls=50 or data_bytes=1GiB. Repeatable."),
+        typer.Option(
+            "--limit", metavar="NAME=VALUE", help="Any other limit, such as calls=50 or data_bytes=1GiB. Repeatable."
+        ),
     ] = None,
     engine: EngineOption = None,
     address: AddressOption = None,
@@ -104,14 +103,12 @@ def _run(
         Literal["namespace", "landlock", "none"] | None,
         typer.Option(help="How the process engine isolates the program. Default: the config's, or namespace."),
     ] = None,
-    file: Annotated[
-        list[Path] | None, typer.Option(metavar="PATH", help="A file to put into /mnt/data. Repeatable.")
+    files: Annotated[
+        list[Path] | None, typer.Option("--file", metavar="PATH", help="A file to put into /mnt/data. Repeatable.")
     ] = None,
-    out: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Write the files that the program creates to DIR.")
-    ] = None,
-    json: JsonOption = False,
-    verbose: Annotated[
+    out: OutOption = None,
+    as_json: JsonOption = False,
+    is_verbose: Annotated[
         bool, typer.Option("--verbose", "-v", help="Print each tool call on stderr, as on a terminal, and the log.")
     ] = False,
     accept_no_isolation: Annotated[
@@ -138,31 +135,11 @@ def _run(
     Exit codes: 0 finished, 1 the program failed, 2 rejected by the check or wrong usage,
     3 isolation not available, 4 timeout or limit, 130 interrupted.
     """
-    # Imported here: `--help`, `--version` and `doctor` start without the runtime.
-    from toolfold.interfaces.cli.commands.run import run_program  # noqa: PLC0415
-    from toolfold.interfaces.cli.inputs import RunOptions  # noqa: PLC0415
+    values = locals()
+    from toolfold.interfaces.cli.commands.run import run_program
+    from toolfold.interfaces.cli.inputs import RunOptions
 
-    options = RunOptions(
-        program=program or "",
-        code=code,
-        tools=tuple(tools or ()),
-        apis=tuple(api or ()),
-        timeout_seconds=timeout,
-        limits=(*(limit or ()), *([] if memory is None else [f"memory_bytes={memory}"])),
-        engine=engine,
-        address=address,
-        isolation=isolation,
-        files=tuple(file or ()),
-        out=out,
-        as_json=json,
-        is_verbose=verbose,
-        accept_no_isolation=accept_no_isolation,
-        ledger=ledger,
-        config=config,
-        yes=yes,
-        detach=detach,
-    )
-    return run_program(options)
+    return run_program(RunOptions.of(values))
 
 
 @app.command("batch")
@@ -193,8 +170,7 @@ def _batch(
     Exit codes: 0 every program has a result, whatever it is; 2 wrong usage, 3 isolation not available,
     70 the sandbox failed, 130 interrupted.
     """
-    # Imported here for the same reason.
-    from toolfold.interfaces.cli.commands.batch import run_batch  # noqa: PLC0415
+    from toolfold.interfaces.cli.commands.batch import run_batch
 
     return run_batch(
         programs, out=out, tools=tools or (), config=config, timeout_seconds=timeout, engine=engine, address=address,
@@ -215,8 +191,7 @@ def _doctor(
     address: AddressOption = None,
 ) -> int:
     """Test the isolation on this machine with real attacks. Exit 3 if the required level is not available."""
-    # Imported here for the same reason: a diagnosis needs the engine, a run's help does not.
-    from toolfold.interfaces.cli.commands.doctor import diagnose, diagnose_cluster  # noqa: PLC0415
+    from toolfold.interfaces.cli.commands.doctor import diagnose, diagnose_cluster
 
     if engine == "ray":
         return diagnose_cluster(address, as_json=json, required=require)
@@ -247,8 +222,7 @@ def _mcp(
     ] = False,
 ) -> int:
     """Serve `execute_program` to an MCP client. Programs can call the tools of the servers in your config."""
-    # Imported here for the same reason: the config's models take a third of a second.
-    from toolfold.interfaces.cli.commands.mcp import mcp_command  # noqa: PLC0415
+    from toolfold.interfaces.cli.commands.mcp import mcp_command
 
     return mcp_command(config, http, import_ or [], files=file or [], callback=callback)
 
@@ -263,7 +237,6 @@ def _init(
     json: JsonOption = False,
 ) -> int:
     """Write a toolfold.yaml with your MCP servers, from Claude Code, Claude Desktop, Cursor and VS Code."""
-    # Imported here for the same reason.
-    from toolfold.interfaces.cli.commands.init import init_command  # noqa: PLC0415
+    from toolfold.interfaces.cli.commands.init import init_command
 
     return init_command(folder, force=force, as_json=json)

@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import AbstractContextManager, suppress
 from typing import TYPE_CHECKING, Final
 
-from toolfold.interfaces.cli.output import format_arguments, printable_name, shorten
+from toolfold.interfaces.cli.output import format_call, printable_name
 from toolfold.interfaces.cli.terminal import drawing_area
 from toolfold.tools.steps import NOBODY_CAN_APPROVE
 from toolfold.tools.tool import Approve, Decision
@@ -48,10 +48,9 @@ class Terminal:
                 return await self._answer(call)
 
     async def _answer(self, call: Call) -> Decision:
-        tool = printable_name(call.tool)
-        arguments = shorten(format_arguments(call.arguments), _SHOWN_ARGUMENTS)
+        choices = _CHOICES.format(tool=printable_name(call.tool))
         place = f" (line {call.line})" if call.line else ""
-        say(f"toolfold: {tool}({arguments}) needs your approval{place}\n{_CHOICES.format(tool=tool)}")
+        say(f"toolfold: {format_call(call, _SHOWN_ARGUMENTS)} needs your approval{place}\n{choices}")
         with suppress(termios.error):
             termios.tcflush(self._handle, termios.TCIFLUSH)  # what was typed before was no answer to this
         while True:
@@ -86,12 +85,9 @@ class TerminalApproval:
         self._ask = ask
 
     async def __call__(self, call: Call, _: ToolSpec) -> Decision:
-        """For a call without a program."""
         return await self._ask(call)
 
     def of(self, _execution_id: str, _epoch: int, pause_clock: Callable[[], AbstractContextManager[None]]) -> Approve:
-        """The same for the calls of one program."""
-
         async def approve(call: Call, _: ToolSpec) -> Decision:
             with pause_clock():
                 return await self._ask(call)
@@ -137,7 +133,6 @@ def parse_answer(line: str) -> Decision | None:
 
 
 def user() -> str:
-    """Name of the user, for the record."""
     try:
         return getpass.getuser()
     except (OSError, KeyError):
@@ -159,8 +154,8 @@ def _deny_all() -> Approve:
     async def approve(call: Call, _: ToolSpec) -> Decision:
         if call.tool not in reported_tools:
             reported_tools.add(call.tool)
-            name = repr(call.tool)
-            say(f"toolfold: {name} needs approval, but there is no terminal to ask on; --yes approves every call\n")
+            advice = "there is no terminal to ask on; --yes approves every call"
+            say(f"toolfold: {call.tool!r} needs approval, but {advice}\n")
         return NOBODY_CAN_APPROVE
 
     return approve

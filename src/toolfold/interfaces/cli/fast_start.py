@@ -74,11 +74,7 @@ def early_sandbox(choice: EngineChoice, text: str, limits: Limits) -> Iterator[N
 
 
 def take_sandbox(text: str, limits: Limits, *, isolation: str, sets: Sequence[InstalledSet] = ()) -> SingleUseServer:
-    """The sandbox for this program, on its way.
-
-    Raises:
-        EngineUnavailable: This is not Linux.
-    """
+    """The sandbox for this program, on its way."""
     while _sandboxes:
         sandbox = _sandboxes.pop()
         if sandbox.fits(text, limits, isolation=isolation, sets=sets):

@@ -19,8 +19,8 @@ from rich.text import Text
 from toolfold.display import call_as_json
 from toolfold.errors import ToolfoldError
 from toolfold.interfaces.cli.console_links import page_of
-from toolfold.interfaces.cli.output import format_arguments, printable_name, shorten, write_json
-from toolfold.interfaces.cli.process import Exit
+from toolfold.interfaces.cli.output import format_arguments, format_call, printable_name, shorten
+from toolfold.interfaces.cli.process import Exit, complain, write_json
 from toolfold.interfaces.media import value_as_json
 from toolfold.ledger.base import (
     CallEntry,
@@ -59,8 +59,7 @@ def print_list(summaries: Sequence[ExecutionSummary], *, as_json: bool, is_filte
         return Exit.FINISHED
     if not summaries:
         message = "no matching executions in this ledger" if is_filtered else "no executions in this ledger yet"
-        print(f"toolfold: {message}", file=sys.stderr)
-        return Exit.FINISHED
+        return complain(message, code=Exit.FINISHED)
     console = _console()
     width = max(len(escape_controls(summary.execution_id)) for summary in summaries)
     console.print(f"{'id':<{width}}  {'began':<19}  {'status':<9}  {'calls':>5}  {'seconds':>8}  program")
@@ -86,10 +85,10 @@ def print_history(history: ExecutionHistory, *, full: bool, as_json: bool) -> in
 def history_as_json(history: ExecutionHistory, *, full: bool) -> dict[str, Json]:
     """The record as JSON values; replies only with `full`."""
     start_record = history.start_record
-    replies = {entry.reply.call_id: entry.reply for entry in _entries(history, ReplyEntry)}
-    calls = [call_as_json(entry.record) for entry in _entries(history, ReplyEntry)]
-    if full:
-        calls = [{**call, "reply": value_as_json(replies[call["id"]].value)} for call in calls]
+    calls = [
+        {**call_as_json(entry.record), **({"reply": value_as_json(entry.reply.value)} if full else {})}
+        for entry in _entries(history, ReplyEntry)
+    ]
     return {
         "execution_id": start_record.execution_id,
         "state": history.state,
@@ -135,10 +134,9 @@ def _print_text(history: ExecutionHistory, *, full: bool) -> None:
         if outcome.value is not None:
             _print_part(console, "value", _format_value(outcome.value, full=full))
         _print_part(console, "files", "\n".join(_file_lines(outcome.files)))
-    records = sorted((entry.record for entry in _entries(history, ReplyEntry)), key=lambda record: record.id)
-    if records:
+    if entries := sorted(_entries(history, ReplyEntry), key=lambda entry: entry.record.id):
         console.print("\ncalls", style="bold")
-        _print_calls(history, records, console, full=full)
+        _print_calls(entries, console, full=full)
     if decisions := _entries(history, DecisionEntry):
         console.print("\napprovals", style="bold")
         for line in _approvals(decisions):
@@ -174,11 +172,11 @@ def _print_part(console: Console, title: str, text: str) -> None:
         console.print(escape_controls(text.rstrip("\n")))
 
 
-def _print_calls(history: ExecutionHistory, records: Sequence[CallRecord], console: Console, *, full: bool) -> None:
-    replies = {entry.reply.call_id: entry.reply for entry in _entries(history, ReplyEntry)}
-    first = min(record.started_seconds for record in records)
-    last = max(record.started_seconds + record.seconds for record in records)
-    for record in records:
+def _print_calls(entries: Sequence[ReplyEntry], console: Console, *, full: bool) -> None:
+    first = min(entry.record.started_seconds for entry in entries)
+    last = max(entry.record.started_seconds + entry.record.seconds for entry in entries)
+    for entry in entries:
+        record, reply = entry.record, entry.reply
         line = Text(f"  {record.id:>4}  {_signature(record.name, record, full=False):<{_CALL_CELLS}}")
         line.append(f"  {record.seconds * 1000:>7.1f} ms  {record.bytes_out:>9,} bytes  ")
         bar = _bar(record.started_seconds - first, record.seconds, max(last - first, 1e-9))
@@ -188,7 +186,6 @@ def _print_calls(history: ExecutionHistory, records: Sequence[CallRecord], conso
         console.print(line)
         if full:
             console.print(f"        arguments {_format_value(dict(record.arguments), full=True)}")
-            reply = replies[record.id]
             if reply.error is None:
                 console.print(f"        reply {_format_value(reply.value, full=True)}")
             else:
@@ -196,9 +193,8 @@ def _print_calls(history: ExecutionHistory, records: Sequence[CallRecord], conso
             for part in escape_controls(record.traceback).splitlines():
                 console.print(f"          {part}")
         elif record.error is not None:
-            console.print(
-                f"        error {shorten(escape_controls(record.error).splitlines()[0] if record.error else '', 100)}"
-            )
+            first_line = escape_controls(record.error).partition("\n")[0]
+            console.print(f"        error {shorten(first_line, 100)}")
 
 
 def _approvals(decisions: Sequence[DecisionEntry]) -> Iterable[str]:
@@ -220,7 +216,7 @@ def _ranges(numbers: Sequence[int]) -> str:
     spans: list[list[int]] = []
     for number in numbers:
         if spans and number == spans[-1][-1] + 1:
-            spans[-1] = [spans[-1][0], number]
+            spans[-1][1:] = [number]
         else:
             spans.append([number])
     return ", ".join("-".join(map(str, span)) for span in spans)
@@ -270,9 +266,7 @@ def _entries(history: ExecutionHistory, kind: type[_T]) -> list[_T]:
 
 def open_calls(history: ExecutionHistory) -> list[Call]:
     answered_ids = {entry.reply.call_id for entry in _entries(history, ReplyEntry)}
-    return [
-        entry.call for entry in history.entries if isinstance(entry, CallEntry) and entry.call.id not in answered_ids
-    ]
+    return [entry.call for entry in _entries(history, CallEntry) if entry.call.id not in answered_ids]
 
 
 def _moment(seconds: float) -> str:
@@ -386,9 +380,10 @@ class Waterfall:
         )
 
 
-async def follow_execution(ledger: Ledger, start_record: StartRecord, console: Console) -> None:
+async def follow_execution(ledger: Ledger, start_record: StartRecord) -> None:
     """Draw it until it has ended; where nobody sees a drawing, only wait."""
     waterfall = Waterfall(start_record, page_of(ledger, start_record.execution_id))
+    console = Console(stderr=True, highlight=False)
     with Live(
         waterfall, console=console, refresh_per_second=_PER_SECOND, transient=True, auto_refresh=console.is_terminal
     ):
@@ -429,7 +424,6 @@ def _line(lane: list[CallBar], now: float, width: int) -> Text:
 # What a command says once a signal has stopped its program: which calls may have run, and where the rest is.
 
 _SHOWN_CALLS: Final = 3
-_SHOWN_CHARACTERS: Final = 60
 
 
 async def report_stop(ledger: Ledger, execution_id: str, *, where: str | None = None) -> None:
@@ -439,17 +433,13 @@ async def report_stop(ledger: Ledger, execution_id: str, *, where: str | None = 
     except ToolfoldError:  # a ledger that broke is the lesser news
         history = None
     if history is None:
-        print("toolfold: stopped; the program had not started", file=sys.stderr, flush=True)
+        complain("stopped; the program had not started", code=Exit.INTERRUPTED)
         return
     calls = open_calls(history)
-    call_texts = ", ".join(map(_format_call, calls[:_SHOWN_CALLS]))
+    call_texts = ", ".join(map(format_call, calls[:_SHOWN_CALLS]))
     more = f" and {len(calls) - _SHOWN_CALLS} more" if len(calls) > _SHOWN_CALLS else ""
     parts = ["stopped", f"{call_texts}{more} may have run" if calls else "no call was in flight"]
     if ledger.is_lasting:
         option = "" if where is None else f" --ledger {shlex.quote(where)}"
         parts.append(f"toolfold runs show {execution_id}{option}")
     print(f"toolfold: {'; '.join(parts)}", file=sys.stderr, flush=True)
-
-
-def _format_call(call: Call) -> str:
-    return f"{printable_name(call.tool)}({shorten(format_arguments(call.arguments), _SHOWN_CHARACTERS)})"

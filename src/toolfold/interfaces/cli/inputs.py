@@ -6,14 +6,14 @@ import os
 import stat
 import sys
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
-from typing import Final
+from typing import Any, Final, Self
 
 from toolfold.errors import UsageError
-from toolfold.models import MIB, File, Limits, ProgramOptions
+from toolfold.models import MIB, File, Limits
 
 _LONGEST_TIMEOUT_SECONDS: Final = 86_400
 _BINARY: Final = "application/octet-stream"
@@ -71,8 +71,7 @@ def moment_of(text: str) -> float:
         return datetime.fromisoformat(text).timestamp()
     except ValueError:
         pass
-    # Imported here: hardly any command needs it, and it brings the config's models.
-    from toolfold.config.sections import seconds_of  # noqa: PLC0415
+    from toolfold.config.sections import seconds_of
 
     age = seconds_of(text)
     if age is None:
@@ -84,10 +83,9 @@ def with_limits(assignments: Sequence[str], default_limits: Limits | None) -> Li
     """The usual limits with those of the command line, each `NAME=VALUE` as `limits` in a config has them."""
     if not assignments:
         return default_limits
-    # Imported here: the config's models take a third of a second, and hardly any command needs them.
-    from pydantic import ValidationError  # noqa: PLC0415
+    from pydantic import ValidationError
 
-    from toolfold.config.model import LimitsConfig  # noqa: PLC0415 - the same
+    from toolfold.config.model import LimitsConfig
 
     values: dict[str, str] = {}
     for assignment in assignments:
@@ -136,6 +134,7 @@ class RunOptions:
     tools: tuple[str, ...] = ()
     apis: tuple[str, ...] = ()
     timeout_seconds: float | None = None
+    memory: str | None = None
     limits: tuple[str, ...] = ()
     """`NAME=VALUE` each."""
     engine: str | None = None
@@ -152,5 +151,11 @@ class RunOptions:
     yes: bool = False
     """Every call that needs approval has it."""
     detach: bool = False
-    program_options: ProgramOptions = field(default_factory=ProgramOptions)
-    """How the program is run, but for what is read later: its limits and files."""
+
+    # Any: each option has its own type.
+    @classmethod
+    def of(cls, values: Mapping[str, Any]) -> Self:
+        """Options as they were read: lists become tuples, and what was not written keeps its default."""
+        options: dict[str, Any] = {key: value for key, value in values.items() if value is not None}
+        options |= {key: tuple(value) for key, value in options.items() if isinstance(value, list)}
+        return cls(**options)

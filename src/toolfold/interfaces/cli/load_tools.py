@@ -29,8 +29,7 @@ def load_apis(specs: Sequence[str]) -> list[Tool]:
     """The operations of each document: `SPEC`, or `NAME=SPEC`."""
     if not specs:
         return []
-    # Imported here: hardly any command names one, and the client takes a while.
-    from toolfold.sources.openapi.source import openapi_tools  # noqa: PLC0415
+    from toolfold.sources.openapi.source import openapi_tools
 
     tools: list[Tool] = []
     for text in specs:

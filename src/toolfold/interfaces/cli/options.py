@@ -10,9 +10,7 @@ from toolfold.interfaces.cli.setup import DEFAULT_ENGINE
 
 
 def engine_name(text: str) -> str:
-    """Parse `--engine`: the name of an existing engine."""
-    # Imported here: `--help` starts without it.
-    from toolfold.engines.registry import known_engine  # noqa: PLC0415
+    from toolfold.engines.registry import known_engine
 
     try:
         return known_engine(text)
@@ -29,7 +27,9 @@ ConfigOption = Annotated[
 ApiOption = Annotated[
     list[str] | None,
     typer.Option(
-        metavar="[NAME=]SPEC", help="An OpenAPI document (file or URL) whose operations become tools. Repeatable."
+        "--api",
+        metavar="[NAME=]SPEC",
+        help="An OpenAPI document (file or URL) whose operations become tools. Repeatable.",
     ),
 ]
 EngineOption = Annotated[
@@ -45,6 +45,7 @@ ToolsOption = Annotated[
     list[str] | None,
     typer.Option("--tools", metavar="FILE.py|MODULE", help="A Python file or module with tools. Repeatable."),
 ]
+OutOption = Annotated[Path | None, typer.Option(metavar="DIR", help="Write the files that the program creates to DIR.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print the result as one JSON document.")]
 AddressOption = Annotated[
     str | None,

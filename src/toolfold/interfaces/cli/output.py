@@ -1,7 +1,6 @@
 """Output of the command line: outcomes as text or JSON, and files that a program created."""
 
 import errno
-import json
 import os
 import secrets
 import sys
@@ -9,12 +8,12 @@ import unicodedata
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, suppress
 from pathlib import Path
-from typing import Final, TextIO
+from typing import Final
 
 from toolfold.errors import UsageError
-from toolfold.models import CallRecord, File, Json, Outcome, Value
+from toolfold.interfaces.cli.process import write
+from toolfold.models import Call, CallRecord, File, Outcome, Value
 
-_SHOWN_ARGUMENTS: Final = 60
 _SHOWN_VALUE: Final = 2000
 _SHOWN_FILES: Final = 3
 
@@ -27,9 +26,8 @@ def print_text(outcome: Outcome) -> None:
 
 def call_line(record: CallRecord) -> str:
     """One tool call in one line, safe for a terminal."""
-    arguments = shorten(format_arguments(record.arguments), _SHOWN_ARGUMENTS)
     ending = f"failed: {record.error!r}" if record.error is not None else f"{record.bytes_out} bytes"
-    return f"  {record.id:>4}  {printable_name(record.name)}({arguments})  {record.seconds * 1000:.0f} ms  {ending}"
+    return f"  {record.id:>4}  {format_call(record)}  {record.seconds * 1000:.0f} ms  {ending}"
 
 
 def unsaved_line(files: Sequence[File]) -> str:
@@ -40,6 +38,12 @@ def unsaved_line(files: Sequence[File]) -> str:
     if len(names) == 1:
         return f"{listing} was not saved; --out DIR saves it"
     return f"{listing}{more} were not saved; --out DIR saves them"
+
+
+def format_call(call: Call | CallRecord, most_characters: int = 60) -> str:
+    """The call with so much of its arguments."""
+    name = call.name if isinstance(call, CallRecord) else call.tool
+    return f"{printable_name(name)}({shorten(format_arguments(call.arguments), most_characters)})"
 
 
 def format_arguments(arguments: Mapping[str, Value]) -> str:
@@ -72,23 +76,6 @@ def _notes(outcome: Outcome) -> list[str]:
 
 def shorten(text: str, length: int) -> str:
     return text if len(text) <= length else text[: length - 1] + "…"
-
-
-def write_json(value: Json) -> None:
-    """Print one JSON document on stdout, the result of a command: indented on a terminal, in one line otherwise."""
-    indent = 2 if sys.stdout.isatty() else None
-    write(sys.stdout, json.dumps(value, ensure_ascii=False, allow_nan=False, indent=indent, default=str) + "\n")
-
-
-def write(stream: TextIO, text: str) -> None:
-    """As UTF-8, whatever the terminal's encoding is."""
-    # Around Python's text layer: its encoding is the terminal's, the program's output is UTF-8.
-    try:
-        stream.buffer.write(text.encode("utf-8", "backslashreplace"))
-        stream.buffer.flush()
-    except BrokenPipeError:
-        # The reader left, as in `toolfold run x.py | head`; point away, or Python complains at its exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 # ----------------------------------------------------------------------------------------------------

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import atexit
+import json
 import os
 import signal
 import sys
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from enum import IntEnum
-from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, Final, NoReturn, TextIO, TypeVar
 
 from toolfold import errors
 from toolfold.errors import ToolfoldError, UsageError, entry_for
-from toolfold.models import Status
+from toolfold.models import Json, Status
 
 if TYPE_CHECKING:
     import asyncio
@@ -44,6 +45,22 @@ def complain(*messages: str, code: int) -> int:
     return code
 
 
+def write_json(value: Json) -> None:
+    """Print one JSON document on stdout, the result of a command: indented on a terminal, in one line otherwise."""
+    indent = 2 if sys.stdout.isatty() else None
+    write(sys.stdout, json.dumps(value, ensure_ascii=False, allow_nan=False, indent=indent, default=str) + "\n")
+
+
+def write(stream: TextIO, text: str) -> None:
+    # Around Python's text layer: its encoding is the terminal's, the program's output is UTF-8.
+    try:
+        stream.buffer.write(text.encode("utf-8", "backslashreplace"))
+        stream.buffer.flush()
+    except BrokenPipeError:
+        # The reader left, as in `toolfold run x.py | head`; point away, or Python complains at its exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+
+
 def leave(code: int) -> NoReturn:
     """Run the exit handlers and end the process."""
     # Python would wait for threads, but a tool that does not come back cannot be stopped, and the outcome is out.
@@ -65,7 +82,7 @@ _T = TypeVar("_T")
 # Any: what a coroutine yields and is sent is asyncio's business.
 def run_async(work: Coroutine[Any, Any, _T]) -> _T:
     """`asyncio.run`, loaded when it is needed."""
-    import asyncio  # noqa: PLC0415 - as above
+    import asyncio
 
     return asyncio.run(work)
 
@@ -73,7 +90,7 @@ def run_async(work: Coroutine[Any, Any, _T]) -> _T:
 # Any: what a coroutine yields and is sent is asyncio's business.
 def run_to_end(work: Coroutine[Any, Any, None]) -> None:
     """Run this, then cancel what is left; unlike `asyncio.run`, without waiting for threads of tools that hang."""
-    import asyncio  # noqa: PLC0415 - as above
+    import asyncio
 
     loop = asyncio.new_event_loop()
     try:
@@ -85,7 +102,7 @@ def run_to_end(work: Coroutine[Any, Any, None]) -> None:
 # Any: what a coroutine yields and is sent is asyncio's business.
 def run_until_stopped(work: Coroutine[Any, Any, _T]) -> _T | int:
     """Run to the end, or until SIGINT or SIGTERM cancels it: then the exit code."""
-    import asyncio  # noqa: PLC0415 - as above
+    import asyncio
 
     loop = asyncio.new_event_loop()
     task = loop.create_task(work)
@@ -110,7 +127,7 @@ def run_until_stopped(work: Coroutine[Any, Any, _T]) -> _T | int:
 
 
 def _close(loop: asyncio.AbstractEventLoop) -> None:
-    import asyncio  # noqa: PLC0415 - as above
+    import asyncio
 
     tasks = asyncio.all_tasks(loop)
     for task in tasks:
@@ -165,10 +182,8 @@ OF_ERROR: Final[dict[type[ToolfoldError], Exit]] = {
 
 
 def exit_of_status(status: Status) -> Exit:
-    """The exit code of an outcome."""
     return _OF_STATUS[status]
 
 
 def exit_of_error(error: ToolfoldError) -> Exit:
-    """The exit code of an exception."""
     return entry_for(error, OF_ERROR)

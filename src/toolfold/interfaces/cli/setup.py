@@ -39,13 +39,12 @@ _DEFAULT_CHOICES: Final = {"engine": DEFAULT_ENGINE, "isolation": "namespace"}
 def nearest_config(path: Path | None = None) -> Config | None:
     """The config that the command line names, else the nearest from here upwards, else none."""
     logging.basicConfig(stream=sys.stderr, level=logging.WARNING, format="toolfold: %(message)s")
-    # Imported here: a config's models take a third of a second, and most commands have none.
-    from toolfold.config.find import find_config  # noqa: PLC0415
+    from toolfold.config.find import find_config
 
     path = path or find_config()
     if path is None:
         return None
-    from toolfold.config import load_config  # noqa: PLC0415 - the same
+    from toolfold.config import load_config
 
     return load_config(path)
 
@@ -58,8 +57,7 @@ def choose_engine(
 
     `options` are further ones of the process engine.
     """
-    # Imported here for the same reason.
-    from toolfold.engines.registry import process_options  # noqa: PLC0415
+    from toolfold.engines.registry import process_options
 
     choices = dict(_DEFAULT_CHOICES)
     if config is not None:
@@ -67,8 +65,7 @@ def choose_engine(
     overrides = {"engine": engine, "isolation": isolation}
     choices |= {key: value for key, value in overrides.items() if value is not None}
     if config is not None:
-        # Imported here for the same reason.
-        from toolfold.config.build import cluster_options, library_options  # noqa: PLC0415
+        from toolfold.config.build import cluster_options, library_options
 
         options |= library_options(config)
     engine_options = process_options(choices["engine"], isolation=choices["isolation"], **options)
@@ -83,14 +80,12 @@ def choose_engine(
 
 def runtime_factory(config: Config | None, text: str, make: Callable[..., Runtime]) -> RuntimeFactory:
     """Makes a runtime for one program from the config; the caller's settings take precedence."""
-    # Imported here for the same reason.
-    from toolfold.execution.request import RuntimeSettings, change_settings  # noqa: PLC0415
+    from toolfold.execution.request import RuntimeSettings, change_settings
 
     if config is None:
         return lambda *, tools, **changes: make(tools=tools, settings=RuntimeSettings(**changes))
-    # Imported here for the same reason.
-    from toolfold.config.build import approval_of, runtime_settings  # noqa: PLC0415
-    from toolfold.interfaces.library import config_tools, may_call_servers, open_runtime  # noqa: PLC0415
+    from toolfold.config.build import approval_of, runtime_settings
+    from toolfold.interfaces.library import config_tools, may_call_servers, open_runtime
 
     # No server is started for a program that cannot call one.
     tenants: dict[str, Sequence[str]] | None = None if may_call_servers(text) else {}
@@ -114,11 +109,10 @@ KEY_VARIABLE: Final = "TOOLFOLD_LEDGER_KEY"
 
 def open_for_command(where: str | None, config: Config | None = None) -> Ledger:
     """The ledger that the command line names, else the config's; the key of a sealed one is in the environment."""
-    # Imported here: `--help` starts without SQLite.
-    from toolfold.ledger.open import open_ledger  # noqa: PLC0415
+    from toolfold.ledger.open import open_ledger
 
     if where is None and config is not None and config.ledger.model_fields_set:
-        from toolfold.config.build import ledger_of  # noqa: PLC0415 - the same
+        from toolfold.config.build import ledger_of
 
         return ledger_of(config)
     return open_ledger(where, key=os.environ.get(KEY_VARIABLE))

@@ -6,7 +6,7 @@ import asyncio
 import importlib
 import os
 import sys
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
@@ -44,14 +44,9 @@ class OutputPrinter:
             data = data[os.write(self._handles[stream], data) :]
 
     def rest_of(self, outcome: Outcome) -> Outcome:
-        """The outcome without the output that was shown."""
         offsets = self._offsets
         stdout, stderr = outcome.stdout[offsets["stdout"] :], outcome.stderr[offsets["stderr"] :]
         return replace(outcome, stdout=stdout, stderr=stderr)
-
-
-def is_live(stdout: int, *, as_json: bool) -> bool:
-    return not as_json and os.isatty(stdout)
 
 
 async def run_and_show(runtime: Runtime, ledger: Ledger, text: str, stdout: int, options: ProgramOptions) -> Outcome:
@@ -59,7 +54,8 @@ async def run_and_show(runtime: Runtime, ledger: Ledger, text: str, stdout: int,
     execution = await runtime.start(text, background=True, options=options)
     printer = OutputPrinter(stdout)
     print_task = asyncio.ensure_future(_print_parts(execution.output(), printer))
-    draw_task = asyncio.ensure_future(draw(ledger, execution.id)) if can_draw() else None
+    can_draw = sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
+    draw_task = asyncio.ensure_future(draw(ledger, execution.id)) if can_draw else None
     try:
         outcome = await execution.wait()
         assert isinstance(outcome, Outcome), "whoever approves is asked here, and no tool is the caller's"
@@ -88,19 +84,15 @@ _LONG_SECONDS: Final = 2.0
 _FRAME_SECONDS: Final = 0.125
 
 
-def can_draw() -> bool:
-    return sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
-
-
 async def draw(ledger: Ledger, execution_id: str) -> None:
     """Draw an execution once it has run for two seconds, until this is cancelled."""
     await asyncio.sleep(_LONG_SECONDS)
     # In a thread: it takes longer than the program should wait for a reply.
     await asyncio.to_thread(importlib.import_module, "toolfold.interfaces.cli.history")
-    from rich.console import Console  # noqa: PLC0415 - most programs are over before
+    from rich.console import Console
 
-    from toolfold.interfaces.cli.console_links import page_of  # noqa: PLC0415 - as above
-    from toolfold.interfaces.cli.history import Waterfall  # noqa: PLC0415 - as above
+    from toolfold.interfaces.cli.console_links import page_of
+    from toolfold.interfaces.cli.history import Waterfall
 
     # A drawing is missing then; whoever needs the ledger says why.
     with suppress(LedgerFailed):
@@ -108,38 +100,15 @@ async def draw(ledger: Ledger, execution_id: str) -> None:
         if history is None:
             return
         waterfall = Waterfall(history.start_record, page_of(ledger, execution_id), shows_output=False)
-        frames = _Frames(waterfall, Console(stderr=True, highlight=False))
-        place = 0
+        console, place = Console(stderr=True, highlight=False), 0
         try:
             while story := await ledger.story(execution_id, after=place):
                 place = story.place
                 waterfall.take(story)
-                frames.next()
+                drawing_area.draw(waterfall, console)
                 await asyncio.sleep(_FRAME_SECONDS)
         finally:
             drawing_area.clear()
-
-
-class _Frames:
-    """One drawing after the other; what is printed meanwhile goes above it."""
-
-    def __init__(self, waterfall: Waterfall, console: Console) -> None:
-        self._waterfall = waterfall
-        self._console = console
-        self._live: Live | None = None
-
-    def next(self) -> None:
-        if not drawing_area.is_free:
-            return
-        if self._live is not None and self._live.is_started:
-            self._live.refresh()
-            return
-        from rich.live import Live  # noqa: PLC0415 - as above
-
-        # A new one each time: where the cursor stood for the last one is of no use any more.
-        self._live = Live(self._waterfall, console=self._console, auto_refresh=False, transient=True)
-        self._live.start(refresh=True)
-        drawing_area.register(self._live.stop)
 
 
 # ----------------------------------------------------------------------------------------------------
@@ -150,24 +119,28 @@ class DrawingArea:
     """One for the process, which has one terminal. A drawing comes again with its next frame."""
 
     def __init__(self) -> None:
-        self._clear: Callable[[], None] | None = None
+        self._live: Live | None = None
         self._reservations = 0
         self._is_at_start = True
 
-    @property
-    def is_free(self) -> bool:
-        """No question is open, and the cursor is at the beginning of a line."""
-        return not self._reservations and self._is_at_start
+    def draw(self, waterfall: Waterfall, console: Console) -> None:
+        """Draw the next frame, unless a question is open or the cursor is within a line."""
+        if self._reservations or not self._is_at_start:
+            return
+        if self._live is not None:
+            self._live.refresh()
+            return
+        from rich.live import Live
 
-    def register(self, clear: Callable[[], None]) -> None:
-        """Set the function that removes the drawing."""
-        self._clear = clear
+        # A new one each time: where the cursor stood for the last one is of no use any more.
+        self._live = Live(waterfall, console=console, auto_refresh=False, transient=True)
+        self._live.start(refresh=True)
 
     def clear(self) -> None:
         """Remove the drawing, before anything is written."""
-        if self._clear is not None:
-            clear, self._clear = self._clear, None
-            clear()
+        if self._live is not None:
+            live, self._live = self._live, None
+            live.stop()
 
     def note_output(self, text: str) -> None:
         self._is_at_start = text.endswith("\n")

@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import aclosing, contextmanager
 from dataclasses import fields, replace
+from datetime import timedelta
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -28,7 +29,7 @@ from toolfold.interfaces.cli.commands.run import stdout_to_stderr
 from toolfold.interfaces.cli.inputs import limits_for
 from toolfold.interfaces.cli.load_tools import load_tools
 from toolfold.interfaces.cli.output import printable_name, shorten
-from toolfold.interfaces.cli.process import Exit, run_until_stopped
+from toolfold.interfaces.cli.process import Exit, complain, run_until_stopped
 from toolfold.interfaces.cli.setup import choose_engine, nearest_config, open_for_command, runtime_factory
 from toolfold.ledger.base import Ledger
 from toolfold.models import File, Json, Limits, Outcome
@@ -66,11 +67,7 @@ _decoder: Final = msgspec.json.Decoder(ProgramLine)
 
 
 class Programs:
-    """The input. Read twice: once to find mistakes before anything runs, and once as there is room.
-
-    Raises:
-        UsageError: it cannot be read, or one of its lines is wrong; the text names the line.
-    """
+    """The input. Read twice: once to find mistakes before anything runs, and once as there is room."""
 
     def __init__(self, path: Path, default_limits: Limits) -> None:
         self._path = path
@@ -143,11 +140,7 @@ class Results:
             raise UsageError(f"results {str(self._path)!r} cannot be written: {error.strerror}") from error
 
     def read_existing(self) -> Iterator[dict[str, Json]]:
-        """Results of an earlier start of the batch. A partial last line, which a kill left, is removed.
-
-        Raises:
-            UsageError: it is not a file of results.
-        """
+        """Results of an earlier start of the batch. A partial last line, which a kill left, is removed."""
         number, complete_bytes = 0, 0
         with open(os.dup(self._descriptor), "rb") as file:
             file.seek(0)
@@ -170,11 +163,7 @@ class Results:
 
 @contextmanager
 def open_results(path: Path) -> Iterator[Results]:
-    """The output, for this process alone.
-
-    Raises:
-        UsageError: it cannot be written, or another process writes it.
-    """
+    """The output, for this process alone."""
     try:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o666)
     except OSError as error:
@@ -215,7 +204,6 @@ class BatchSummary:
         self._problems: Counter[str] = Counter()
 
     def add(self, result: Mapping[str, Json]) -> None:
-        """One line of the output."""
         self.statuses[result["status"]] += 1
         seconds = float(result.get("seconds") or 0.0)
         self._seconds.append(seconds)
@@ -231,7 +219,6 @@ class BatchSummary:
                 self._problems[message] += 1
 
     def lines(self) -> list[str]:
-        """The summary as text."""
         rows = [("programs", str(self.statuses.total())), ("statuses", _format_counts(self.statuses))]
         ordered = sorted(self._seconds)
         if ordered:
@@ -247,10 +234,6 @@ class BatchSummary:
         for number, (text, count) in enumerate(_rank(self._problems)[:_SUMMARY_ROWS]):
             rows.append(("problems" if number == 0 else "", f"{count:>7}  {printable_name(text)}"))
         return [f"{name:<8}  {text}" for name, text in rows]
-
-    def show(self) -> None:
-        """Print the summary on stderr."""
-        print("\n".join(self.lines()), file=sys.stderr, flush=True)
 
 
 class BatchProgress:
@@ -288,7 +271,9 @@ class BatchProgress:
         done = self._summary.statuses.total()
         rate = (done - self._initial_count) / max(time.monotonic() - self._began, 1e-6)
         remaining_seconds = (self._total - done) / rate if rate else 0.0
-        return f"{rate:.0f}/s, {_time(remaining_seconds)} left, {_format_counts(self._summary.statuses)}"
+        return (
+            f"{rate:.0f}/s, {timedelta(seconds=int(remaining_seconds))} left, {_format_counts(self._summary.statuses)}"
+        )
 
 
 def _format_counts(counts: Counter[str]) -> str:
@@ -297,11 +282,6 @@ def _format_counts(counts: Counter[str]) -> str:
 
 def _rank(counts: Counter[str]) -> list[tuple[str, int]]:
     return sorted(counts.items(), key=lambda pair: (-pair[1], pair[0]))
-
-
-def _time(seconds: float) -> str:
-    minutes, rest = divmod(int(seconds), 60)
-    return f"{minutes // 60}:{minutes % 60:02}:{rest:02}"
 
 
 def run_batch(
@@ -329,11 +309,10 @@ def run_batch(
                     ledger=store, interface="cli",
                 )  # fmt: skip
                 code = run_until_stopped(_run(make_runtime, store, programs, results, summary, done, in_flight))
-    summary.show()
-    remaining = len(programs.ids) - summary.statuses.total()
-    if remaining:
+    print("\n".join(summary.lines()), file=sys.stderr, flush=True)
+    if remaining := len(programs.ids) - summary.statuses.total():
         message = f"{remaining} of {len(programs.ids)} programs have no result yet; start the command again to continue"
-        print(f"toolfold: {message}", file=sys.stderr)
+        complain(message, code=code)
     return code
 
 

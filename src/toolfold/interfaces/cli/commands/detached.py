@@ -16,7 +16,7 @@ import signal
 import sys
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -36,7 +36,6 @@ from toolfold.service.wait import PatientLedger, serve_waiters, wait_until_writt
 
 if TYPE_CHECKING:
     from toolfold.config import Config
-    from toolfold.execution.registry import BackgroundExecution
     from toolfold.ledger.base import Ledger
 
 _APPROVALS_WAIT: Final = 3600.0
@@ -46,31 +45,29 @@ _APPROVALS_WAIT: Final = 3600.0
 class DetachedJob:
     """Program to run or to continue in a detached process."""
 
-    execution_id: str
     options: RunOptions
     text: str
-    program_options: ProgramOptions = field(default_factory=ProgramOptions)
-    """Of one that is new."""
-    limits: Limits
+    program_options: ProgramOptions
+    """Only the id and the limits, if it is to continue."""
     is_new: bool = True
 
+    @property
+    def execution_id(self) -> str:
+        return self.program_options.execution_id
 
-def start_detached(options: RunOptions, text: str, program_options: ProgramOptions, limits: Limits) -> int:
+
+def start_detached(options: RunOptions, text: str, program_options: ProgramOptions) -> int:
     """Start it, print the id to wait for, and return the exit code."""
     if options.out is not None or options.as_json:
         option = "--out" if options.out is not None else "--json"
         raise UsageError(f"{option} applies to the outcome; pass it to 'toolfold runs wait'")
     if options.ledger == "memory":
         raise UsageError("--detach needs a ledger that outlives this command; --ledger memory does not")
-    job = DetachedJob(
-        execution_id=program_options.execution_id, options=_absolute(options), text=text,
-        program_options=program_options, limits=limits,
-    )  # fmt: skip
-    text, code = start(job)
-    if text:
-        print(text, end="", file=sys.stderr)
+    problem, code = start(DetachedJob(options=_absolute(options), text=text, program_options=program_options))
+    if problem:
+        print(problem, end="", file=sys.stderr)
     else:
-        print(job.execution_id)
+        print(program_options.execution_id)
     return code
 
 
@@ -95,13 +92,13 @@ def start(job: DetachedJob) -> tuple[str, int]:
 def restart(execution_id: str, text: str, limits: Limits) -> tuple[str, int]:
     """Start another process for a program whose own is gone; the result is that of `start`."""
     options = _options(json.loads(detached_locks().read(execution_id)))
-    return start(DetachedJob(execution_id=execution_id, options=options, text=text, limits=limits, is_new=False))
+    program_options = ProgramOptions(execution_id=execution_id, limits=limits)
+    return start(DetachedJob(options=options, text=text, program_options=program_options, is_new=False))
 
 
 def detached_locks() -> ExecutionLocks:
     """Locks of the detached programs of this user that have not ended."""
-    # Imported here: only these commands need it.
-    import platformdirs  # noqa: PLC0415
+    import platformdirs
 
     return ExecutionLocks(platformdirs.user_state_path("toolfold") / "detached", is_required=True)
 
@@ -158,9 +155,8 @@ def _serve(job: DetachedJob, starter: _Starter) -> None:
 
 
 def _take_lock(job: DetachedJob, locks: ExecutionLocks) -> bool:
-    # Without the program's own options: its record has them.
-    options = {key: value for key, value in asdict(job.options).items() if key != "program_options"}
-    data = json.dumps({**options, "cwd": str(Path.cwd())}, default=str).encode() if job.is_new else b""
+    options = {**asdict(job.options), "cwd": str(Path.cwd())}
+    data = json.dumps(options, default=str).encode() if job.is_new else b""
     try:
         return locks.take(job.execution_id, is_new=job.is_new, data=data)
     except OSError as error:
@@ -181,13 +177,12 @@ def _runtime_for(job: DetachedJob, config: Config | None) -> tuple[Callable[...,
     # Any: either of two ways to approve.
     approve: Any = LedgerApproval(ledger, wait_seconds=config.approvals_wait if config else _APPROVALS_WAIT)
     if options.yes:
-        # Imported here: few programs ask.
-        from toolfold.interfaces.cli.approval import approve_at_terminal  # noqa: PLC0415
+        from toolfold.interfaces.cli.approval import approve_at_terminal
 
         approve = approve_at_terminal(is_yes=True)
     make_runtime = partial(
-        runtime_factory(config, job.text, Runtime), tools=tools, **engine_arguments, limits=job.limits,
-        ledger=PatientLedger(ledger), interface="cli", approve=approve,
+        runtime_factory(config, job.text, Runtime), tools=tools, **engine_arguments,
+        limits=job.program_options.limits or Limits(), ledger=PatientLedger(ledger), interface="cli", approve=approve,
     )  # fmt: skip
     return make_runtime, ledger
 
@@ -210,7 +205,10 @@ async def _run(
 
     try:
         async with make_runtime(listeners=[listen]) as runtime:
-            execution = await _begin(job, runtime)
+            if job.is_new:
+                execution = await runtime.start(job.text, background=True, options=job.program_options)
+            else:
+                execution = await runtime.executions.attach(execution_id)
             end_task = asyncio.ensure_future(execution.wait())
             start_task = asyncio.ensure_future(start_event.wait())
             await asyncio.wait([end_task, start_task], return_when=asyncio.FIRST_COMPLETED)
@@ -232,12 +230,6 @@ async def _run(
         await ledger.close()
 
 
-async def _begin(job: DetachedJob, runtime: Runtime) -> BackgroundExecution:
-    if not job.is_new:
-        return await runtime.executions.attach(job.execution_id)
-    return await runtime.start(job.text, background=True, options=job.program_options)
-
-
 # Any: whatever it is waited for.
 def _is_refused(end_task: asyncio.Future[Any], starter: _Starter) -> bool:
     """Whether nothing ran; the problem says why."""
@@ -249,7 +241,6 @@ def _is_refused(end_task: asyncio.Future[Any], starter: _Starter) -> bool:
 
 
 async def _end(ledger: Ledger, execution_id: str) -> None:
-    """Record that it failed."""
     while True:
         try:
             await end_recorded(ledger, execution_id, "failed")
@@ -272,20 +263,12 @@ def _absolute(options: RunOptions) -> RunOptions:
     if ledger is not None and "://" not in ledger:
         ledger = str(Path(ledger).expanduser().absolute())
     config = options.config.absolute() if options.config is not None else None
-    return replace(
-        options,
-        program="-",
-        tools=tuple(map(path, options.tools)),
-        files=(),
-        ledger=ledger,
-        config=config,
-        detach=False,
-    )
+    tools = tuple(map(path, options.tools))
+    return replace(options, program="-", tools=tools, files=(), ledger=ledger, config=config, detach=False)
 
 
 # Any: JSON values.
 def _options(values: dict[str, Any]) -> RunOptions:
     os.chdir(values.pop("cwd"))
-    lists = {key: tuple(value) for key, value in values.items() if isinstance(value, list)}
     paths = {key: Path(values[key]) for key in ("out", "config") if values[key] is not None}
-    return RunOptions(**{**values, **lists, **paths})
+    return RunOptions.of({**values, **paths})

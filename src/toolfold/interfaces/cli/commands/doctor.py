@@ -9,8 +9,7 @@ from rich.console import Console
 from rich.text import Text
 
 from toolfold.engines.process.doctor import NOT_TRIED, Diagnosis, Finding, examine
-from toolfold.interfaces.cli.output import write_json
-from toolfold.interfaces.cli.process import Exit
+from toolfold.interfaces.cli.process import Exit, write_json
 from toolfold.interfaces.cli.setup import nearest_config
 from toolfold.models import Isolation
 
@@ -36,8 +35,7 @@ def diagnose(*, as_json: bool, required: Isolation) -> int:
 def _library_sets(config: "Config") -> dict[str, str]:
     if not config.libraries.packages and not config.libraries.sets:
         return {}
-    # Imported here: most configs have none.
-    from toolfold.config.library_sets import set_states  # noqa: PLC0415
+    from toolfold.config.library_sets import set_states
 
     return {
         name: f"{state.text}; {', '.join(state.requirement.packages)}" for name, state in set_states(config).items()
@@ -46,8 +44,7 @@ def _library_sets(config: "Config") -> dict[str, str]:
 
 def diagnose_cluster(address: str | None, *, as_json: bool, required: Isolation) -> int:
     """The same on each node of a Ray cluster: all of them must give the required tier."""
-    # Imported here: Ray is an extra, and this machine is examined without it.
-    from toolfold.engines.ray.cluster import examine_nodes  # noqa: PLC0415
+    from toolfold.engines.ray.cluster import examine_nodes
 
     config = nearest_config()
     diagnoses = examine_nodes(address or ("auto" if config is None else config.ray.address), required)

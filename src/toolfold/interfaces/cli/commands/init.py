@@ -19,7 +19,7 @@ from toolfold.config.load import MAX_BYTES
 from toolfold.config.model import plain_name
 from toolfold.config.write_config import ConfigWriter, ServerEntry
 from toolfold.errors import UsageError
-from toolfold.interfaces.cli.output import write_json
+from toolfold.interfaces.cli.process import write_json
 
 _HEAD: Final = """\
 # yaml-language-server: $schema={schema}

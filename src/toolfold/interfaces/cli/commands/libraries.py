@@ -11,12 +11,12 @@ import typer
 
 from toolfold.errors import EngineUnavailable, UsageError
 from toolfold.interfaces.cli.options import ConfigOption, JsonOption
-from toolfold.interfaces.cli.process import Exit, run_async
+from toolfold.interfaces.cli.process import Exit, run_async, write_json
 from toolfold.interfaces.cli.setup import KEY_VARIABLE, nearest_config
 
 if TYPE_CHECKING:
     from toolfold.config import Config
-    from toolfold.models import InstalledSet, Json
+    from toolfold.models import InstalledSet
 
 
 _NONE: Final = "the config lists no packages"
@@ -36,9 +36,8 @@ def _sync(
 
     pip's settings decide where packages come from. If anything fails, the installed packages stay in use.
     """
-    # Imported here: the other commands start without it.
-    from toolfold.config.library_sets import lock_of, requested_sets  # noqa: PLC0415
-    from toolfold.libraries import sync  # noqa: PLC0415
+    from toolfold.config.library_sets import lock_of, requested_sets
+    from toolfold.libraries import sync
 
     loaded_config = _config(config)
     requirements = requested_sets(loaded_config)
@@ -56,7 +55,7 @@ def _sync(
             }
             for synced_set in synced_sets
         }
-        _write_json({"lock": lock.name, "sets": sets})
+        write_json({"lock": lock.name, "sets": sets})
         return Exit.FINISHED
     for synced_set in synced_sets:
         print(f"{synced_set.name}: {', '.join(f'{wheel.name} {wheel.version}' for wheel in synced_set.locked.wheels)}")
@@ -69,9 +68,8 @@ def _sync(
 @libraries_app.command("list")
 def _list(config: ConfigOption = None, json: JsonOption = False) -> int:
     """Show each set: the packages requested, the versions locked, and whether it is installed here."""
-    # Imported here for the same reason.
-    from toolfold.config.library_sets import set_states  # noqa: PLC0415
-    from toolfold.libraries import LibraryStore  # noqa: PLC0415
+    from toolfold.config.library_sets import set_states
+    from toolfold.libraries import LibraryStore
 
     store = LibraryStore()
     # Any: each key has its own type.
@@ -91,7 +89,7 @@ def _list(config: ConfigOption = None, json: JsonOption = False) -> int:
             ],
         }
     if json:
-        _write_json(sets)
+        write_json(sets)
         return Exit.FINISHED
     for name, entry in sets.items():
         print(
@@ -107,9 +105,8 @@ def _list(config: ConfigOption = None, json: JsonOption = False) -> int:
 @libraries_app.command("check")
 def _check(config: ConfigOption = None, json: JsonOption = False) -> int:
     """Verify every installed file and import every package in the sandbox; exit 1 if one fails."""
-    # Imported here for the same reason.
-    from toolfold.config.library_sets import library_sets, set_states  # noqa: PLC0415
-    from toolfold.libraries import LibraryStore  # noqa: PLC0415
+    from toolfold.config.library_sets import library_sets, set_states
+    from toolfold.libraries import LibraryStore
 
     loaded_config, store = _config(config), LibraryStore()
     states, imports = dict[str, str](), dict[str, str]()
@@ -120,20 +117,13 @@ def _check(config: ConfigOption = None, json: JsonOption = False) -> int:
     for installed_set in library_sets(loaded_config):
         imports |= run_async(_import_all(loaded_config, installed_set))
     if json:
-        _write_json({"sets": states, "imports": {module: reason or None for module, reason in imports.items()}})
+        write_json({"sets": states, "imports": {module: reason or None for module, reason in imports.items()}})
     else:
         lines = [f"{name}: {text}" for name, text in states.items()] or [_NONE]
         lines += [f"  import {module}: {reason or 'works'}" for module, reason in imports.items()]
         print("\n".join(lines))
     is_sound = not any(imports.values()) and all(text == "installed" for text in states.values())
     return Exit.FINISHED if is_sound else Exit.FAILED
-
-
-def _write_json(value: Json) -> None:
-    # Imported here for the same reason.
-    from toolfold.interfaces.cli.output import write_json  # noqa: PLC0415
-
-    write_json(value)
 
 
 def _config(path: Path | None) -> Config:
@@ -161,7 +151,7 @@ async def _import_all(config: Config, installed_set: InstalledSet) -> dict[str, 
 
 
 async def _run(config: Config, installed_set: InstalledSet, texts: Sequence[str]) -> list[str]:
-    from toolfold.runtime import Runtime  # noqa: PLC0415 - start-up time
+    from toolfold.runtime import Runtime
 
     # Any: each option has its own type.
     options: dict[str, Any] = {"library_sets": [installed_set], "isolation": config.isolation}
@@ -207,12 +197,11 @@ def _rekey(
     new_key = os.environ.get(new_key_env)
     if not new_key:
         raise UsageError(f"no environment variable {new_key_env!r}; put the new key there")
-    # Imported here: `--help` starts without SQLite.
-    from toolfold.ledger.open import rekey_ledger  # noqa: PLC0415
+    from toolfold.ledger.open import rekey_ledger
 
     result = rekey_ledger(*_ledger_location(ledger, config), new_key)
     if json:
-        _write_json({"executions": result.executions, "copy": result.copy or None})
+        write_json({"executions": result.executions, "copy": result.copy or None})
         return 0
     noun = "execution" if result.executions == 1 else "executions"
     detail = f"the old file is kept as {result.copy!r}" if result.copy else "the ledger already has the new key"
@@ -223,7 +212,7 @@ def _rekey(
 def _ledger_location(where: str | None, path: Path | None) -> tuple[str | None, str | None]:
     config = nearest_config(path) if where is None else None
     if config is not None and config.ledger.model_fields_set:
-        from toolfold.config.build import ledger_location  # noqa: PLC0415 - the same
+        from toolfold.config.build import ledger_location
 
         return ledger_location(config)
     return where, os.environ.get(KEY_VARIABLE)

@@ -37,8 +37,8 @@ def mcp_command(
     modules, program_files = _modules(loaded_config), read_files(files, loaded_config.program_limits)
     # Imported here: mistakes are told and the first answer is given without the SDK, which takes most of the start.
     try:
-        from toolfold.interfaces.mcp.setup import create_mcp_server  # noqa: PLC0415
-        from toolfold.interfaces.mcp.transports import serve_http, serve_stdio  # noqa: PLC0415
+        from toolfold.interfaces.mcp.setup import create_mcp_server
+        from toolfold.interfaces.mcp.transports import serve_http, serve_stdio
     except ModuleNotFoundError as error:
         raise UsageError(f"{error.name!r} is not installed; {install_extra('mcp')}") from error
 
@@ -85,9 +85,8 @@ def read_config(path: Path | None, import_paths: list[Path]) -> Config:
 def _modules(config: Config) -> list[Tool]:
     if not config.tools.modules:
         return []
-    # Imported here: hardly any config has modules.
-    from toolfold.config.build import module_sources  # noqa: PLC0415
-    from toolfold.interfaces.cli.load_tools import load_tools  # noqa: PLC0415
+    from toolfold.config.build import module_sources
+    from toolfold.interfaces.cli.load_tools import load_tools
 
     # What a module prints while it is imported is not for the client.
     with redirect_stdout(sys.stderr):

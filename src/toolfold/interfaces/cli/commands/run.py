@@ -16,9 +16,9 @@ import msgspec
 
 from toolfold.errors import UsageError
 from toolfold.interfaces.cli.inputs import RunOptions, limits_for, read_files, read_program, with_limits
-from toolfold.interfaces.cli.output import prepare_folder, save_files
-from toolfold.interfaces.cli.process import Exit, exit_of_status
-from toolfold.interfaces.cli.setup import choose_engine, nearest_config, runtime_factory
+from toolfold.interfaces.cli.output import call_line, prepare_folder, print_text, save_files, unsaved_line
+from toolfold.interfaces.cli.process import Exit, complain, exit_of_status, run_until_stopped, write_json
+from toolfold.interfaces.cli.setup import choose_engine, nearest_config, open_for_command, runtime_factory
 from toolfold.models import CallRecord, Limits, Outcome, ProgramOptions
 
 if TYPE_CHECKING:
@@ -32,16 +32,14 @@ if TYPE_CHECKING:
 def run_program(options: RunOptions, open_runtime: Callable[..., Runtime] | None = None) -> int:
     """Run it, print it, and return the exit code."""
     setup = _prepare(options)
-    text, limits = setup.text, setup.limits
     if options.detach:
-        # Imported here: hardly any run is left behind.
-        from toolfold.interfaces.cli.commands.detached import start_detached  # noqa: PLC0415
+        from toolfold.interfaces.cli.commands.detached import start_detached
 
-        return start_detached(options, text, setup.program_options, limits)
+        return start_detached(options, setup.text, setup.program_options)
     if options.out is not None:
         prepare_folder(options.out)
     # Imported here: a run that is left behind has no sandbox in this process.
-    from toolfold.interfaces.cli.fast_start import early_sandbox  # noqa: PLC0415
+    from toolfold.interfaces.cli.fast_start import early_sandbox
 
     with early_sandbox(setup.engine, setup.text, setup.limits) if open_runtime is None else nullcontext():
         outcome = execute(setup, options, open_runtime)
@@ -51,11 +49,8 @@ def run_program(options: RunOptions, open_runtime: Callable[..., Runtime] | None
 def execute(setup: RunSetup, options: RunOptions, open_runtime: Callable[..., Runtime] | None = None) -> Outcome | int:
     """Run a program to its end; the exit code instead, if a signal stopped it."""
     # Imported here: the sandbox is being built meanwhile.
-    from toolfold.interfaces.cli.load_tools import load_apis, load_tools  # noqa: PLC0415
-    from toolfold.interfaces.cli.process import run_until_stopped  # noqa: PLC0415
-    from toolfold.interfaces.cli.setup import open_for_command  # noqa: PLC0415
-    from toolfold.interfaces.cli.terminal import is_live  # noqa: PLC0415
-    from toolfold.runtime import Runtime  # noqa: PLC0415
+    from toolfold.interfaces.cli.load_tools import load_apis, load_tools
+    from toolfold.runtime import Runtime
 
     with stdout_to_stderr() as stdout:
         tools = [*load_tools(options.tools), *load_apis(options.apis)]
@@ -71,8 +66,8 @@ def execute(setup: RunSetup, options: RunOptions, open_runtime: Callable[..., Ru
             # Whoever wants spans has set something up by now: its own start, or the tools file.
             telemetry="opentelemetry" in sys.modules,
         )
-        live = stdout if is_live(stdout, as_json=options.as_json) else None
-        return run_until_stopped(_run_once(make_runtime, ledger, options, live, setup.text, setup.program_options))
+        live = stdout if not options.as_json and os.isatty(stdout) else None
+        return run_until_stopped(_run_once(make_runtime, ledger, options, live, setup))
 
 
 class RunSetup(NamedTuple):
@@ -101,14 +96,12 @@ def _prepare(options: RunOptions) -> RunSetup:
             "--isolation none lets a program do anything that you can do; "
             "if you mean it, add --i-accept-that-programs-can-do-anything"
         )
-    default_limits = config.program_limits if config is not None else None
-    default_limits = with_limits(options.limits, default_limits)
+    memory = () if options.memory is None else (f"memory_bytes={options.memory}",)
+    default_limits = with_limits((*options.limits, *memory), None if config is None else config.program_limits)
     limits = limits_for(options.timeout_seconds, as_json=options.as_json, default_limits=default_limits)
     text = options.code if options.code is not None else read_program(options.program, limits)
     files = read_files(options.files, limits)
-    program_options = msgspec.structs.replace(
-        options.program_options, files=files, limits=limits, execution_id=secrets.token_hex(8)
-    )
+    program_options = ProgramOptions(files=files, limits=limits, execution_id=secrets.token_hex(8))
     return RunSetup(config, engine_arguments, limits, text, program_options)
 
 
@@ -127,20 +120,19 @@ def stdout_to_stderr() -> Iterator[int]:
 
 
 async def _run_once(
-    factory: Callable[[], Runtime], ledger: Ledger, options: RunOptions, live: int | None, text: str,
-    program_options: ProgramOptions,
-) -> Outcome:  # fmt: skip
+    make_runtime: Callable[[], Runtime], ledger: Ledger, options: RunOptions, live: int | None, setup: RunSetup
+) -> Outcome:
+    on_call = show_call(always=options.is_verbose)
+    program_options = msgspec.structs.replace(setup.program_options, on_call=on_call)
     try:
-        async with factory() as runtime:
-            on_call = show_call(always=options.is_verbose)
-            program_options = msgspec.structs.replace(program_options, on_call=on_call)
+        async with make_runtime() as runtime:
             if live is not None:
-                from toolfold.interfaces.cli.terminal import run_and_show  # noqa: PLC0415 - as above
+                from toolfold.interfaces.cli.terminal import run_and_show
 
-                return await run_and_show(runtime, ledger, text, live, program_options)
-            return await runtime.run(text, options=program_options)
+                return await run_and_show(runtime, ledger, setup.text, live, program_options)
+            return await runtime.run(setup.text, options=program_options)
     except asyncio.CancelledError:
-        from toolfold.interfaces.cli.history import report_stop  # noqa: PLC0415 - hardly any program is stopped
+        from toolfold.interfaces.cli.history import report_stop
 
         await report_stop(ledger, program_options.execution_id, where=options.ledger)
         raise
@@ -153,9 +145,8 @@ def approver(config: Config | None, options: RunOptions, ledger: Ledger) -> Appr
     asks = config is not None and (config.tools.ask or config.tools.ask_destructive)
     if config is None or not asks or (config.approvals == "console" and not options.yes):
         return None
-    # Imported here: few programs ask.
-    from toolfold.config.build import approval_of  # noqa: PLC0415
-    from toolfold.interfaces.cli.approval import approve_at_terminal, terminal_handle  # noqa: PLC0415
+    from toolfold.config.build import approval_of
+    from toolfold.interfaces.cli.approval import approve_at_terminal, terminal_handle
 
     if config.approvals == "both" and not options.yes and terminal_handle() is None:
         return None  # the console is asked
@@ -166,9 +157,7 @@ def approver(config: Config | None, options: RunOptions, ledger: Ledger) -> Appr
 def show_call(*, always: bool = False) -> Callable[[CallRecord], None] | None:
     if not always and not sys.stderr.isatty():
         return None
-    # Imported here for the same reason.
-    from toolfold.interfaces.cli.output import call_line  # noqa: PLC0415
-    from toolfold.interfaces.cli.terminal import drawing_area  # noqa: PLC0415
+    from toolfold.interfaces.cli.terminal import drawing_area
 
     def show(record: CallRecord) -> None:
         drawing_area.clear()
@@ -178,9 +167,6 @@ def show_call(*, always: bool = False) -> Callable[[CallRecord], None] | None:
 
 
 def finish(outcome: Outcome, options: RunOptions) -> int:
-    # Imported here for the same reason.
-    from toolfold.interfaces.cli.output import print_text, unsaved_line, write_json  # noqa: PLC0415
-
     if options.as_json:
         write_json(outcome.to_dict())
     else:
@@ -195,6 +181,4 @@ def finish(outcome: Outcome, options: RunOptions) -> int:
             print(f"toolfold: {unsaved_line(outcome.files)}", file=sys.stderr)
         return code
     complaints = save_files(outcome.files, options.out)
-    for complaint in complaints:
-        print(f"toolfold: {complaint}", file=sys.stderr)
-    return Exit.USAGE if complaints and code is Exit.FINISHED else code
+    return complain(*complaints, code=Exit.USAGE if complaints and code is Exit.FINISHED else code)

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Awaitable, Callable
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final, Literal, TypeVar, cast
 
 import typer
 
 from toolfold.errors import UsageError
-from toolfold.interfaces.cli.options import ConfigOption, EngineOption, JsonOption
-from toolfold.interfaces.cli.process import run_async
+from toolfold.interfaces.cli.options import ConfigOption, EngineOption, JsonOption, OutOption, ToolsOption
+from toolfold.interfaces.cli.process import run_async, write_json
 from toolfold.interfaces.cli.setup import nearest_config, open_for_command
 from toolfold.models import Status
 
@@ -33,10 +32,7 @@ def _seconds(text: str) -> float:
     return seconds
 
 
-runs_app = typer.Typer(
-    help="List, show, wait for, delete or rerun executions.",
-    rich_markup_mode=None,
-)
+runs_app = typer.Typer(help="List, show, wait for, delete or rerun executions.", rich_markup_mode=None)
 
 _Where = Annotated[
     str | None,
@@ -48,18 +44,12 @@ _Statuses = Literal[Status, "running", "paused"]
 
 
 @runs_app.callback(invoke_without_command=True)
-def _runs(
-    context: typer.Context,
-    limit: _Limit = 20,
-    json: JsonOption = False,
-    ledger: _Where = None,
-) -> int:
+def _runs(context: typer.Context, limit: _Limit = 20, json: JsonOption = False, ledger: _Where = None) -> int:
     # A command below may name the ledger after its own name, or leave it to this one.
     context.obj = ledger
     if context.invoked_subcommand is not None:
         return 0
-    # Imported here: `--help` starts without the tables and bars.
-    from toolfold.interfaces.cli import history  # noqa: PLC0415
+    from toolfold.interfaces.cli import history
 
     summaries = with_ledger(ledger, lambda store: store.list(limit=limit))
     return history.print_list(summaries, as_json=json)
@@ -83,10 +73,9 @@ def _list(
     ledger: _Where = None,
 ) -> int:
     """List executions, newest first. `--tool` finds only executions that have ended."""
-    # Imported here for the same reason.
-    from toolfold.interfaces.cli import history  # noqa: PLC0415
-    from toolfold.interfaces.cli.inputs import moment_of  # noqa: PLC0415
-    from toolfold.ledger.base import ExecutionFilter  # noqa: PLC0415
+    from toolfold.interfaces.cli import history
+    from toolfold.interfaces.cli.inputs import moment_of
+    from toolfold.ledger.base import ExecutionFilter
 
     is_state = status in ("running", "paused")
     criteria = ExecutionFilter(
@@ -126,9 +115,6 @@ def _delete(
 
     deleted_ids = with_ledger(ledger or context.obj, delete)
     if json:
-        # Imported here for the same reason.
-        from toolfold.interfaces.cli.output import write_json  # noqa: PLC0415
-
         write_json({"deleted": deleted_ids})
     else:
         typer.echo(f"deleted {len(deleted_ids)} execution{'' if len(deleted_ids) == 1 else 's'}")
@@ -145,18 +131,12 @@ def _show(
     ledger: _Where = None,
 ) -> int:
     """Show one execution: its program, its output and its calls over time."""
-    # Imported here for the same reason.
-    from toolfold.interfaces.cli import history  # noqa: PLC0415
+    from toolfold.interfaces.cli import history
 
     async def load_ended(store: Ledger) -> ExecutionHistory:
         execution = await load(store, id)
         if follow and execution.outcome is None:
-            # Imported here for the same reason.
-            from rich.console import Console  # noqa: PLC0415
-
-            from toolfold.interfaces.cli.history import follow_execution  # noqa: PLC0415
-
-            await follow_execution(store, execution.start_record, Console(stderr=True, highlight=False))
+            await history.follow_execution(store, execution.start_record)
             return await load(store, execution.start_record.execution_id)
         return execution
 
@@ -171,21 +151,14 @@ def _rerun(
     program: Annotated[
         str | None, typer.Argument(metavar="FILE|-", help="The corrected program. Default: the recorded one.")
     ] = None,
-    tools: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="FILE.py|MODULE", help="A Python file or module with tools, as for `toolfold run`. Repeatable."
-        ),
-    ] = None,
+    tools: ToolsOption = None,
     config: ConfigOption = None,
     engine: EngineOption = None,
     isolation: Annotated[
         Literal["namespace", "landlock"] | None,
         typer.Option(help="How the process engine isolates the program. Default: the config's, or namespace."),
     ] = None,
-    out: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Write the files that the program creates to DIR.")
-    ] = None,
+    out: OutOption = None,
     repeat: Annotated[
         list[str] | None,
         typer.Option(metavar="TOOL", help="A tool that may be called again if its reply was not recorded. Repeatable."),
@@ -197,9 +170,8 @@ def _rerun(
 
     It starts with the files and limits of the earlier one. The exit codes are those of `toolfold run`.
     """
-    # Imported here: listing and showing start without the runtime.
-    from toolfold.interfaces.cli.commands.wait import rerun  # noqa: PLC0415
-    from toolfold.interfaces.cli.inputs import RunOptions  # noqa: PLC0415
+    from toolfold.interfaces.cli.commands.wait import rerun
+    from toolfold.interfaces.cli.inputs import RunOptions
 
     where, loaded_config = ledger or context.obj, nearest_config(config)
     options = RunOptions(
@@ -218,9 +190,7 @@ def _wait(
         float | None, typer.Option(parser=_seconds, metavar="SECONDS", help="How long to wait. Default: until it ends.")
     ] = None,
     cancel: Annotated[bool, typer.Option("--cancel", help="Cancel the program instead of waiting.")] = False,
-    out: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Write the files that the program creates to DIR.")
-    ] = None,
+    out: OutOption = None,
     json: JsonOption = False,
     ledger: _Where = None,
 ) -> int:
@@ -228,10 +198,9 @@ def _wait(
 
     The exit codes are those of `toolfold run`; 75 if the time is up, or if nobody is here to answer a question.
     """
-    # Imported here for the same reason.
-    from toolfold.interfaces.cli.commands.wait import wait_for  # noqa: PLC0415
-    from toolfold.interfaces.cli.inputs import RunOptions  # noqa: PLC0415
-    from toolfold.interfaces.cli.output import prepare_folder  # noqa: PLC0415
+    from toolfold.interfaces.cli.commands.wait import wait_for
+    from toolfold.interfaces.cli.inputs import RunOptions
+    from toolfold.interfaces.cli.output import prepare_folder
 
     where = ledger or context.obj
     execution = with_ledger(where, lambda store: load(store, id))
@@ -260,11 +229,7 @@ def with_ledger(where: str | None, use: Callable[[Ledger], Awaitable[_T]], confi
 
 
 async def load(ledger: Ledger, prefix: str) -> ExecutionHistory:
-    """The execution whose id starts with `prefix`.
-
-    Raises:
-        UsageError: None does, or several do.
-    """
+    """The one execution whose id starts with `prefix`."""
     ids = await ledger.find(prefix, limit=3)
     if len(ids) > 1 and prefix not in ids:
         raise UsageError(f"{prefix!r} matches several ids: {', '.join(ids)}; use more characters")

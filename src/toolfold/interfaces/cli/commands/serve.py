@@ -51,11 +51,11 @@ def serve_command(
     http = loaded_config.http.model_copy(update={key: value for key, value in options.items() if value is not None})
     loaded_config = loaded_config.model_copy(update={"http": http})
     # Imported here: every other command starts without them, and a mistake in the config is told before.
-    from toolfold.interfaces.cli.console_links import announce_console  # noqa: PLC0415
+    from toolfold.interfaces.cli.console_links import announce_console
 
     try:
-        from toolfold.interfaces.http.setup import open_app, require_keys, serve  # noqa: PLC0415
-        from toolfold.interfaces.server.listen import listen  # noqa: PLC0415
+        from toolfold.interfaces.http.setup import open_app, require_keys, serve
+        from toolfold.interfaces.server.listen import listen
     except ModuleNotFoundError as error:
         raise UsageError(f"{error.name!r} is not installed; {install_extra('http')}") from error
 
@@ -68,7 +68,7 @@ def serve_command(
             stack.push_async_callback(store.close)
             link = ""
             if console:
-                from toolfold.interfaces.console.app import mount_console  # noqa: PLC0415 - only where it is wanted
+                from toolfold.interfaces.console.app import mount_console
 
                 link = mount_console(app, loaded_config, store)
 
@@ -91,8 +91,7 @@ def serve_command(
 
 
 def _config(path: Path | None) -> Config:
-    # Imported here: every other command starts without it.
-    from toolfold.config import Config  # noqa: PLC0415
+    from toolfold.config import Config
 
     return nearest_config(path) or Config()
 
@@ -105,9 +104,8 @@ def _with_ledger(config: Config, ledger: str | None) -> Config:
 
 
 def _modules(config: Config, more: Sequence[str] = ()) -> list[Tool]:
-    # Imported here for the same reason.
-    from toolfold.config.build import module_sources  # noqa: PLC0415
-    from toolfold.interfaces.cli.load_tools import load_tools  # noqa: PLC0415
+    from toolfold.config.build import module_sources
+    from toolfold.interfaces.cli.load_tools import load_tools
 
     return load_tools([*module_sources(config), *more])
 
@@ -140,13 +138,12 @@ def console_command(
 ) -> int:
     """Open a web page that shows every program live. There you can also approve calls and rerun programs."""
     loaded_config = _with_ledger(_config(config), ledger)
-    # Imported here for the same reason.
-    from toolfold.interfaces.cli.console_links import announce_console  # noqa: PLC0415
+    from toolfold.interfaces.cli.console_links import announce_console
 
     try:
-        from toolfold.interfaces.console.app import open_console  # noqa: PLC0415
-        from toolfold.interfaces.http.setup import serve  # noqa: PLC0415
-        from toolfold.interfaces.server.listen import listen  # noqa: PLC0415
+        from toolfold.interfaces.console.app import open_console
+        from toolfold.interfaces.http.setup import serve
+        from toolfold.interfaces.server.listen import listen
     except ModuleNotFoundError as error:
         raise UsageError(f"{error.name!r} is not installed; {install_extra('http')}") from error
 

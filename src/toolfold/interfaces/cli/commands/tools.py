@@ -2,23 +2,22 @@
 
 import json
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import redirect_stdout
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from toolfold.display import value_as_json
 from toolfold.errors import UsageError
 from toolfold.interfaces.cli.options import ApiOption, JsonOption, ToolsOption
-from toolfold.interfaces.cli.process import run_async
+from toolfold.interfaces.cli.process import run_async, run_until_stopped, write_json
 from toolfold.models import Json, Outcome, ToolSpec
 
 if TYPE_CHECKING:
     from toolfold.config import Config
-    from toolfold.ledger.base import Ledger
 
 tools_app = typer.Typer(help="List or search tools, and write stubs for them.", rich_markup_mode=None)
 
@@ -58,8 +57,7 @@ def _list(
     json: JsonOption = False,
 ) -> int:
     """List the tools, with the name that programs use and a short description."""
-    # Imported here: `--help` starts without reading schemas.
-    from toolfold.tools.search import describe  # noqa: PLC0415
+    from toolfold.tools.search import describe
 
     specs, _ = _load(tools, api, config)
     _print([describe(spec, detail) for spec in specs], as_json=json)
@@ -77,9 +75,8 @@ def _search(
     json: JsonOption = False,
 ) -> int:
     """Find tools by what they do; exit 1 if none matches."""
-    # Imported here for the same reason.
-    from toolfold.config.build import embedder_of  # noqa: PLC0415
-    from toolfold.tools.search import Index, describe  # noqa: PLC0415
+    from toolfold.config.build import embedder_of
+    from toolfold.tools.search import Index, describe
 
     specs, loaded_config = _load(tools, api, config)
     embedder = None if loaded_config is None else embedder_of(loaded_config)
@@ -99,8 +96,7 @@ def _stubs(
     json: JsonOption = False,
 ) -> int:
     """Write one typed Python file per tool, for a model or a type checker to read."""
-    # Imported here for the same reason.
-    from toolfold.prompts.python_stubs import write_tree  # noqa: PLC0415
+    from toolfold.prompts.python_stubs import write_tree
 
     specs, _ = _load(tools, api, config)
     try:
@@ -109,7 +105,7 @@ def _stubs(
         reason = (error.strerror or str(error)).lower()
         raise UsageError(f"stubs cannot be written to {str(folder)!r}: {reason}; name another folder") from error
     if json:
-        _write_json({"tools": len(specs), "files": sorted(map(str, files))})
+        write_json({"tools": len(specs), "files": sorted(map(str, files))})
     else:
         print(f"{len(specs)} tools in {len(files)} files below {folder / 'tools'}")
     return 0
@@ -133,9 +129,8 @@ def _learn(
     learned = _learn_shapes(names, specs, sources=tools or (), config=loaded_config, ledger=ledger)
     if isinstance(learned, int):
         return learned
-    # Imported here for the same reason.
-    from toolfold.prompts.python_stubs import prompt_text  # noqa: PLC0415
-    from toolfold.tools.search import describe  # noqa: PLC0415
+    from toolfold.prompts.python_stubs import prompt_text
+    from toolfold.tools.search import describe
 
     if json:
         _print([describe(spec, "full") for spec in learned], as_json=True)
@@ -148,10 +143,9 @@ def _load(
     sources: list[str] | None, apis: list[str] | None, path: Path | None
 ) -> "tuple[tuple[ToolSpec, ...], Config | None]":
     """What programs may call, the tools of a config's servers too; and the config."""
-    # Imported here for the same reason.
-    from toolfold.interfaces.cli.load_tools import load_apis, load_tools  # noqa: PLC0415
-    from toolfold.interfaces.cli.setup import nearest_config  # noqa: PLC0415
-    from toolfold.tools.catalog import Catalog  # noqa: PLC0415
+    from toolfold.interfaces.cli.load_tools import load_apis, load_tools
+    from toolfold.interfaces.cli.setup import nearest_config
+    from toolfold.tools.catalog import Catalog
 
     config = nearest_config(path) if path is not None or not (sources or apis) else None
     if not sources and not apis and config is None:
@@ -161,25 +155,16 @@ def _load(
         loaded = [*load_tools(sources or []), *load_apis(apis or [])]
         if config is None:
             return Catalog(loaded).specs, None
-        # Imported here for the same reason.
-        from toolfold.config.build import runtime_settings  # noqa: PLC0415
-        from toolfold.interfaces.library import config_tools, permitted_tools  # noqa: PLC0415
+        from toolfold.config.build import runtime_settings
+        from toolfold.interfaces.library import config_tools, permitted_tools
 
         policy = runtime_settings(config).policy
         return run_async(permitted_tools(config, [*loaded, *config_tools(config)], policy)), config
 
 
-def _write_json(value: Json) -> None:
-    # Imported here for the same reason.
-    from toolfold.display import value_as_json  # noqa: PLC0415
-    from toolfold.interfaces.cli.output import write_json  # noqa: PLC0415
-
-    write_json(value_as_json(value))
-
-
 def _print(descriptions: list[dict[str, Json]], *, as_json: bool) -> None:
     if as_json:
-        _write_json(descriptions)
+        write_json(value_as_json(descriptions))
         return
     names = [str(description["name"]) for description in descriptions]
     width = min(40, max(map(len, names), default=0))
@@ -198,42 +183,39 @@ def _print(descriptions: list[dict[str, Json]], *, as_json: bool) -> None:
 
 
 def _learn_shapes(
-    requests: Sequence[str],
-    specs: Sequence[ToolSpec],
-    *,
-    sources: Sequence[str],
-    config: "Config | None",
+    requests: Sequence[str], specs: Sequence[ToolSpec], *, sources: Sequence[str], config: "Config | None",
     ledger: str | None,
-) -> list[ToolSpec] | int:
+) -> list[ToolSpec] | int:  # fmt: skip
     """Call each tool as often as it takes; the tools with what they returned, or the exit code of a stopped command."""
-    # Imported here for the same reason: they bring the runtime.
-    from toolfold.interfaces.cli.commands.run import stdout_to_stderr  # noqa: PLC0415
-    from toolfold.interfaces.cli.load_tools import load_tools  # noqa: PLC0415
-    from toolfold.interfaces.cli.process import run_until_stopped  # noqa: PLC0415
-    from toolfold.interfaces.cli.setup import (  # noqa: PLC0415
-        choose_engine,
-        open_for_command,
-        runtime_factory,
-    )
-    from toolfold.runtime import Runtime  # noqa: PLC0415
-    from toolfold.tools.reply_shapes import NEEDED_REPLIES  # noqa: PLC0415
+    from toolfold.interfaces.cli.commands.run import stdout_to_stderr
+    from toolfold.interfaces.cli.load_tools import load_tools
+    from toolfold.interfaces.cli.setup import choose_engine, open_for_command, runtime_factory
+    from toolfold.runtime import Runtime
+    from toolfold.tools.reply_shapes import NEEDED_REPLIES
 
     calls = [_requested_call(request, specs) for request in requests]
     lines = [f"    await tools.{spec.python_name}(**{arguments!r})" for spec, arguments in calls]
     text = "\n".join([f"for _ in range({NEEDED_REPLIES}):", *lines])
-    learned: list[ToolSpec] = []
     with stdout_to_stderr():
         store = open_for_command(ledger, config)
         engine_arguments = choose_engine(config, engine=None, isolation=None, warm=1)
-        make_runtime = partial(
-            runtime_factory(config, text, Runtime),
-            tools=load_tools(list(sources)),
-            **engine_arguments,
-            ledger=store,
-        )
-        outcome = run_until_stopped(_run_to_learn(make_runtime, store, text, [spec for spec, _ in calls], learned))
-    if isinstance(outcome, int):
-        return outcome
+        tools = load_tools(list(sources))
+
+        async def learn() -> tuple[Outcome, list[ToolSpec]]:
+            try:
+                async with runtime_factory(config, text, Runtime)(
+                    tools=tools, **engine_arguments, ledger=store
+                ) as runtime:
+                    outcome = await runtime.run(text)
+                    schemas = (await runtime.catalog.learning.lessons()).schemas(runtime.tools)
+                    return outcome, [replace(spec, output_schema=schemas.get(spec.name)) for spec, _ in calls]
+            finally:
+                await store.close()
+
+        result = run_until_stopped(learn())
+    if isinstance(result, int):
+        return result
+    outcome, learned = result
     if outcome.status != "finished":
         raise UsageError(f"nothing was learned: {outcome.problem.message if outcome.problem else outcome.status}")
     return learned
@@ -256,17 +238,3 @@ def _requested_call(request: str, specs: Sequence[ToolSpec]) -> tuple[ToolSpec, 
     if not isinstance(arguments, dict):
         raise UsageError(f"""the arguments of {name!r} must be a JSON object, as in {name}='{{"id": 1}}'""")
     return spec, arguments
-
-
-# Any: the options of the runtime are bound already.
-async def _run_to_learn(
-    make_runtime: Callable[..., Any], ledger: "Ledger", text: str, specs: Sequence[ToolSpec], learned: list[ToolSpec]
-) -> Outcome:
-    try:
-        async with make_runtime() as runtime:
-            outcome: Outcome = await runtime.run(text)
-            schemas = (await runtime.catalog.learning.lessons()).schemas(runtime.tools)
-            learned += [replace(spec, output_schema=schemas.get(spec.name)) for spec in specs]
-            return outcome
-    finally:
-        await ledger.close()

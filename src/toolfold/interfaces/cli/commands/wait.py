@@ -13,14 +13,14 @@ import sys
 import time
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from toolfold.errors import UsageError
 from toolfold.interfaces.cli.approval import Terminal, say, terminal_handle
 from toolfold.interfaces.cli.commands.detached import detached_locks, restart
 from toolfold.interfaces.cli.commands.run import RunSetup, execute, finish
 from toolfold.interfaces.cli.inputs import RunOptions, limits_for, read_program
-from toolfold.interfaces.cli.output import format_arguments, prepare_folder, printable_name, shorten
+from toolfold.interfaces.cli.output import format_call, prepare_folder
 from toolfold.interfaces.cli.process import Exit, run_until_stopped
 from toolfold.interfaces.cli.setup import choose_engine
 from toolfold.interfaces.cli.terminal import OutputPrinter
@@ -33,8 +33,6 @@ if TYPE_CHECKING:
 
     from toolfold.config import Config
     from toolfold.ledger.base import Story
-
-_SHOWN_ARGUMENTS: Final = 60
 
 
 def wait_for(
@@ -146,9 +144,7 @@ def _leave_open(reason: str) -> int:
 
 
 def _signature(call: Call) -> str:
-    return (
-        f"call {call.id}, {printable_name(call.tool)}({shorten(format_arguments(call.arguments), _SHOWN_ARGUMENTS)}),"
-    )
+    return f"call {call.id}, {format_call(call)},"
 
 
 # ----------------------------------------------------------------------------------------------------
