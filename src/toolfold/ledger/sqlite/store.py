@@ -402,8 +402,9 @@ def lock_for_server(path: Path, next_step: str) -> int:
     try:
         if lock(handle):
             return handle
-        refusal = f"is served by another process; {next_step}"
+        refusal = f"ledger {str(path)!r} is served by another process; {next_step}"
     except OSError as error:
-        refusal = f"cannot be locked: {(error.strerror or 'unknown reason').lower()}; put it on a local disk"
+        reason = (error.strerror or "unknown reason").lower()
+        refusal = f"ledger {str(path)!r} cannot be locked: {reason}; put it on a local disk"
     os.close(handle)
-    raise UsageError(f"ledger {str(path)!r} {refusal}")
+    raise UsageError(refusal)
