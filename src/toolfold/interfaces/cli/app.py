@@ -18,6 +18,7 @@ from toolfold.interfaces.cli.options import (
     EngineOption,
     JsonOption,
     OutOption,
+    RecordOption,
     ToolsOption,
 )
 from toolfold.interfaces.cli.process import Exit, complain, run_guarded
@@ -115,13 +116,7 @@ def _run(
         bool,
         typer.Option("--i-accept-that-programs-can-do-anything", help="Required for `--isolation none`."),
     ] = False,
-    ledger: Annotated[
-        str | None,
-        typer.Option(
-            metavar="PATH|URL|memory",
-            help="Where to record the execution. Default: the config's, or a file in your state folder.",
-        ),
-    ] = None,
+    ledger: RecordOption = None,
     yes: Annotated[bool, typer.Option("--yes", help="Approve every call that needs approval.")] = False,
     detach: Annotated[
         bool,

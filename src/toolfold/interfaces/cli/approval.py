@@ -10,7 +10,7 @@ import getpass
 import os
 import sys
 import termios
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from contextlib import AbstractContextManager, suppress
 from typing import TYPE_CHECKING, Final
 
@@ -40,6 +40,18 @@ class Terminal:
     def __init__(self, handle: int) -> None:
         self._handle = handle
         self._turn = asyncio.Lock()
+
+    async def __call__(self, call: Call, _: ToolSpec) -> Decision:
+        return await self.ask(call)
+
+    def of(self, _execution_id: str, _epoch: int, pause_clock: Callable[[], AbstractContextManager[None]]) -> Approve:
+        """Approval for one program, whose clock stands still while somebody thinks."""
+
+        async def approve(call: Call, _: ToolSpec) -> Decision:
+            with pause_clock():
+                return await self.ask(call)
+
+        return approve
 
     async def ask(self, call: Call) -> Decision:
         """Ask one question at a time, until it is answered."""
@@ -78,29 +90,12 @@ class Terminal:
         return typed.decode(errors="replace") if typed else None
 
 
-class TerminalApproval:
-    """An `Approve` whose programs' clocks stand still while somebody thinks."""
-
-    def __init__(self, ask: Callable[[Call], Awaitable[Decision]]) -> None:
-        self._ask = ask
-
-    async def __call__(self, call: Call, _: ToolSpec) -> Decision:
-        return await self._ask(call)
-
-    def of(self, _execution_id: str, _epoch: int, pause_clock: Callable[[], AbstractContextManager[None]]) -> Approve:
-        async def approve(call: Call, _: ToolSpec) -> Decision:
-            with pause_clock():
-                return await self._ask(call)
-
-        return approve
-
-
 def approve_at_terminal(*, is_yes: bool) -> Approve:
     """Ask at the terminal; `is_yes` approves everything without asking."""
     if is_yes:
         return _approve_all
     handle = terminal_handle()
-    return _deny_all() if handle is None else TerminalApproval(Terminal(handle).ask)
+    return _deny_all() if handle is None else Terminal(handle)
 
 
 def terminal_handle() -> int | None:

@@ -157,13 +157,9 @@ def _print_head(history: ExecutionHistory, console: Console) -> None:
         line.append(f"  {outcome.seconds:.3f} s")
     line.append(f"  {start_record.engine} ({start_record.isolation})" if start_record.engine else "")
     console.print(line)
-    for name, value in (
-        ("session", start_record.session),
-        ("tenant", start_record.tenant),
-        ("rerun of", start_record.rerun_of),
-    ):
-        if value:
-            console.print(f"{name} {escape_controls(value)}")
+    for name in ("session", "tenant", "rerun_of"):
+        if value := getattr(start_record, name):
+            console.print(f"{name.replace('_', ' ')} {escape_controls(value)}")
 
 
 def _print_part(console: Console, title: str, text: str) -> None:
@@ -356,9 +352,8 @@ class Waterfall:
         if len(lanes) > _MOST_LANES:
             parts.append(Text(f"… and {len(lanes) - _MOST_LANES} more lanes", style="dim"))
         for kind, words in (("waits", "waiting for approval"), ("open", "in flight")):
-            names = [
-                f"{escape_controls(bar.tool)} #{call_id}" for call_id, bar in self._bars.items() if bar.kind == kind
-            ]
+            calls = {call_id: bar.tool for call_id, bar in self._bars.items() if bar.kind == kind}
+            names = [f"{escape_controls(tool)} #{call_id}" for call_id, tool in calls.items()]
             if names and not self.is_over:
                 more = f", … {len(names)} in total" if len(names) > _MOST_NAMED else ""
                 parts.append(Text(f"{words}: {', '.join(names[:_MOST_NAMED])}{more}", style=_STYLES[kind]))

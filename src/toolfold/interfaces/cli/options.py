@@ -45,6 +45,17 @@ ToolsOption = Annotated[
     list[str] | None,
     typer.Option("--tools", metavar="FILE.py|MODULE", help="A Python file or module with tools. Repeatable."),
 ]
+LedgerOption = Annotated[
+    str | None,
+    typer.Option(metavar="PATH|URL", help="The ledger. Default: the config's, or the one in your state folder."),
+]
+RecordOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="PATH|URL|memory",
+        help="Where to record executions. Default: the config's ledger, or a file in your state folder.",
+    ),
+]
 OutOption = Annotated[Path | None, typer.Option(metavar="DIR", help="Write the files that the program creates to DIR.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print the result as one JSON document.")]
 AddressOption = Annotated[

@@ -24,10 +24,9 @@ def run_guarded(work: Callable[[], int]) -> int:
     """Exit code of the work; every error, and each mistake in a config, is one line on stderr."""
     try:
         return work()
-    except UsageError as error:
-        return complain(*(error.mistakes or [str(error)]), code=exit_of_error(error))
     except ToolfoldError as error:
-        return complain(str(error), code=exit_of_error(error))
+        mistakes = error.mistakes if isinstance(error, UsageError) else ()
+        return complain(*(mistakes or [str(error)]), code=exit_of_error(error))
     except KeyboardInterrupt:
         return Exit.INTERRUPTED
     # The last line of defence: whatever else is wrong is our mistake, and still one line.

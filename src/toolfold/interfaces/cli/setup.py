@@ -33,7 +33,6 @@ if TYPE_CHECKING:
 
 DEFAULT_ENGINE: Final = "process" if sys.platform == "linux" else "auto"
 """Where namespaces exist, their absence must be an exit code and not another engine."""
-_DEFAULT_CHOICES: Final = {"engine": DEFAULT_ENGINE, "isolation": "namespace"}
 
 
 def nearest_config(path: Path | None = None) -> Config | None:
@@ -59,23 +58,20 @@ def choose_engine(
     """
     from toolfold.engines.registry import process_options
 
-    choices = dict(_DEFAULT_CHOICES)
-    if config is not None:
-        choices |= {key: getattr(config, key) for key in config.model_fields_set & set(choices)}
-    overrides = {"engine": engine, "isolation": isolation}
-    choices |= {key: value for key, value in overrides.items() if value is not None}
+    configured = {} if config is None else {key: getattr(config, key) for key in config.model_fields_set}
+    engine = engine or configured.get("engine", DEFAULT_ENGINE)
+    isolation = isolation or configured.get("isolation", "namespace")
+    cluster: dict[str, Any] = {}
     if config is not None:
         from toolfold.config.build import cluster_options, library_options
 
         options |= library_options(config)
-    engine_options = process_options(choices["engine"], isolation=choices["isolation"], **options)
-    if config is not None:
-        engine_options |= cluster_options(config, choices["engine"])
+        cluster = cluster_options(config, engine)
     if address is not None:
-        if choices["engine"] != "ray":
-            raise UsageError(f"--address is a Ray cluster's, and the engine is {choices['engine']!r}; add --engine ray")
-        engine_options["address"] = address
-    return {"engine": choices["engine"], "engine_options": engine_options}
+        if engine != "ray":
+            raise UsageError(f"--address is a Ray cluster's, and the engine is {engine!r}; add --engine ray")
+        cluster["address"] = address
+    return {"engine": engine, "engine_options": process_options(engine, isolation=isolation, **options) | cluster}
 
 
 def runtime_factory(config: Config | None, text: str, make: Callable[..., Runtime]) -> RuntimeFactory:

@@ -86,7 +86,7 @@ def description_limit_for(context: Context) -> int:
 
 def can_ask(context: Context) -> bool:
     """Whether a person can be asked in the course of this request."""
-    has_way = context.session.can_send_request if is_legacy(context) else True
+    has_way = not is_legacy(context) or context.session.can_send_request
     return has_way and can_elicit(context.session.client_capabilities)
 
 
@@ -119,18 +119,14 @@ class Clients:
         """Of the older era, by client."""
         self.programs: dict[str, McpProgram] = {}
         """Every program that has not ended, by its own id."""
-        self._servers: Bridge | None = None
+        self.servers: Bridge | None = None
+        """Bridged servers, which are told when the folders of a client change."""
         self._roots: Sequence[types.Root] | None = None
         self._unanswered_roots = 0
         """How often servers asked for folders when no program could ask the client for them."""
         self._roots_delivery = asyncio.Event()
 
-    def bridge(self, servers: Bridge) -> None:
-        """Set the bridged servers, which are told when the folders of a client change."""
-        self._servers = servers
-
     def meet(self, context: Context) -> None:
-        """Remember the client of a request."""
         self._capabilities = context.session.client_capabilities or self._capabilities
         if is_legacy(context):
             self._sessions.put(client_of(context), (client_of(context), context.session))
@@ -169,9 +165,8 @@ class Clients:
         if not self.has_roots:
             return ()
         # A client of the newer era is asked in the course of a program, whichever that is: it is the only client.
-        program = CURRENT.get() or next(
-            (candidate for candidate in self.programs.values() if not candidate.is_done), None
-        )
+        running = (candidate for candidate in self.programs.values() if not candidate.is_done)
+        program = CURRENT.get() or next(running, None)
         if self._roots is None and program is not None:
             self._roots = await program.ask_for_roots()
         if self._roots is None:
@@ -183,11 +178,11 @@ class Clients:
 
     async def tell_roots(self, program: McpProgram) -> None:
         """Before a program begins: have servers that asked for folders too early ask again."""
-        if self._roots is not None or not self._unanswered_roots or self._servers is None:
+        if self._roots is not None or not self._unanswered_roots or self.servers is None:
             return
         with contextlib.suppress(ToolRefused):
             self._roots = await program.ask_for_roots()
-            await self._servers.roots_changed()
+            await self.servers.roots_changed()
             with anyio.move_on_after(ROOTS_WAIT_SECONDS):
                 while self._unanswered_roots > 0:
                     self._roots_delivery.clear()

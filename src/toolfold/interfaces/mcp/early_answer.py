@@ -22,8 +22,6 @@ import toolfold
 
 NAME: Final = "toolfold"
 _HANDSHAKE_VERSIONS: Final = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25")
-_VERSION: Final = "2026-07-28"
-_META: Final = "io.modelcontextprotocol/"
 _LONGEST_LINE_BYTES: Final = 64 * 1024
 _MOST_BYTES: Final = 1024 * 1024
 """Read ahead of the SDK; the rest stays in the pipe."""
@@ -128,28 +126,35 @@ def _result(request: dict[str, Any] | None) -> dict[str, Any] | None:
                 "protocolVersion": version if version in _HANDSHAKE_VERSIONS else _HANDSHAKE_VERSIONS[-1],
                 "serverInfo": _SERVER,
             }
-        case {"method": "server/discover", "params": {"_meta": dict(meta)}} if meta.get(
-            f"{_META}protocolVersion"
-        ) == _VERSION and _is_usual(meta.get(f"{_META}clientCapabilities"), meta.get(f"{_META}clientInfo")):
+        case {
+            "method": "server/discover",
+            "params": {
+                "_meta": {
+                    "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+                    "io.modelcontextprotocol/clientCapabilities": dict(capabilities),
+                    "io.modelcontextprotocol/clientInfo": dict(client),
+                }
+            },
+        } if _is_usual(capabilities, client):
             return {
                 "cacheScope": "private",
                 "capabilities": {
-                    "extensions": {f"{_META}tasks": {}},
+                    "extensions": {"io.modelcontextprotocol/tasks": {}},
                     "resources": {"listChanged": True, "subscribe": True},
                     "tools": {"listChanged": True},
                 },
                 "resultType": "complete",
-                "supportedVersions": [_VERSION],
+                "supportedVersions": ["2026-07-28"],
                 "ttlMs": 0,
-                "_meta": {f"{_META}serverInfo": _SERVER},
+                "_meta": {"io.modelcontextprotocol/serverInfo": _SERVER},
             }
     return None
 
 
-def _is_usual(capabilities: object, client: object) -> bool:
+def _is_usual(capabilities: dict[str, Any], client: dict[str, Any]) -> bool:
     """Whether the SDK would take it, too; what is doubtful is left to it."""
-    match capabilities, client:
-        case dict(), {"name": str(), "version": str()}:
+    match client:
+        case {"name": str(), "version": str()}:
             return all(isinstance(capability, dict) for capability in capabilities.values())
     return False
 

@@ -67,52 +67,6 @@ def description_limit(client: str, version: str) -> int:
 
 
 # ----------------------------------------------------------------------------------------------------
-# The description of `execute_program`, made of the interface's texts and the tools that there are.
-
-
-def program_description(
-    servers: Sequence[ServerStatus], specs: Sequence[ToolSpec], *, max_characters: int, lessons: ToolLessons | None,
-    files: DescribedFiles,
-) -> tuple[str, bool]:  # fmt: skip
-    """The description: rules, files, then tools; and whether it has every signature."""
-    parts = [DESCRIPTION, *_absent_server_lines(servers, max_characters // 4)]
-    if files.files:
-        parts.append(files.text(max_characters // 4))
-    if not specs:
-        return "\n\n".join(parts), True
-    parts.append(HEADER)
-    listing = dense_within(
-        specs,
-        max_characters - width("\n\n".join(parts)) - 1,
-        overview=OVERVIEW_CHARACTERS,
-        used={} if lessons is None else lessons.uses,
-        learned={} if lessons is None else lessons.schemas(specs),
-    )
-    return "\n\n".join(parts) + f"\n{listing.text}" * bool(listing.text), listing.is_all
-
-
-def _absent_server_lines(servers: Sequence[ServerStatus], room: int) -> list[str]:
-    names = {
-        f"Still connecting; `{SEARCH_NAME}` waits for them": [
-            server.name for server in servers if server.state == "connecting" and not server.tools
-        ],
-        "Not reachable now": [server.name for server in servers if server.state == "failed"],
-    }
-    lines = [f"{reason}: {_join_within(absent, room)}" for reason, absent in names.items() if absent]
-    return ["\n".join(lines)] if lines else []
-
-
-def _join_within(names: Sequence[str], room: int) -> str:
-    parts: list[str] = []
-    for name in names:
-        room -= width(name) + 2
-        if room < 0:
-            return ", ".join([*parts, f"and {len(names) - len(parts)} more"])
-        parts.append(name)
-    return ", ".join(parts)
-
-
-# ----------------------------------------------------------------------------------------------------
 # The description of `execute_program` for each client: in which style, within which length, from what is known.
 
 _MOST_CLIENTS: Final = 1_000
@@ -168,9 +122,48 @@ class DescriptionWriter:
         states = tuple((server.name, server.state, server.tools) for server in servers)
         key = (room, states, tuple(specs), id(lessons), self.files.lines)
         if self._last is None or self._last[0] != key:
-            text = program_description(servers, specs, max_characters=room, lessons=lessons, files=self.files)
-            self._last = (key, text)
+            self._last = (key, self._write(servers, specs, room, lessons))
         return self._last[1]
+
+    def _write(
+        self, servers: Sequence[ServerStatus], specs: Sequence[ToolSpec], room: int, lessons: ToolLessons | None
+    ) -> tuple[str, bool]:
+        # Rules, files, then tools.
+        parts = [DESCRIPTION, *_absent_server_lines(servers, room // 4)]
+        if self.files.files:
+            parts.append(self.files.text(room // 4))
+        if not specs:
+            return "\n\n".join(parts), True
+        parts.append(HEADER)
+        listing = dense_within(
+            specs,
+            room - width("\n\n".join(parts)) - 1,
+            overview=OVERVIEW_CHARACTERS,
+            used={} if lessons is None else lessons.uses,
+            learned={} if lessons is None else lessons.schemas(specs),
+        )
+        return "\n\n".join(parts) + f"\n{listing.text}" * bool(listing.text), listing.is_all
+
+
+def _absent_server_lines(servers: Sequence[ServerStatus], room: int) -> list[str]:
+    names = {
+        f"Still connecting; `{SEARCH_NAME}` waits for them": [
+            server.name for server in servers if server.state == "connecting" and not server.tools
+        ],
+        "Not reachable now": [server.name for server in servers if server.state == "failed"],
+    }
+    lines = [f"{reason}: {_join_within(absent, room)}" for reason, absent in names.items() if absent]
+    return ["\n".join(lines)] if lines else []
+
+
+def _join_within(names: Sequence[str], room: int) -> str:
+    parts: list[str] = []
+    for name in names:
+        room -= width(name) + 2
+        if room < 0:
+            return ", ".join([*parts, f"and {len(names) - len(parts)} more"])
+        parts.append(name)
+    return ", ".join(parts)
 
 
 MENTIONED_WAIT_SECONDS: Final = 30.0
@@ -236,7 +229,8 @@ class Offer:
         self._is_stale = False
         bridged = without_local(self._servers.tools() if self._servers is not None else (), self._local)
         tools = list(self._prepare([*self._local, *with_python_names(bridged)]))
-        if self._when_complete is not None and self._is_complete():
+        is_complete = self._servers is not None and all(status.state == "ready" for status in self._statuses())
+        if self._when_complete is not None and is_complete:
             self._when_complete([tool.spec for tool in tools])
         tools += _sentinels(self._blocked, [tool.spec for tool in tools])
         self._runtime.replace_tools([*tools, self._search_tool])
@@ -323,9 +317,6 @@ class Offer:
     def _missing(self) -> str:
         connecting_names = self._connecting()
         return f"server {connecting_names[0]!r} is still connecting" if connecting_names else ""
-
-    def _is_complete(self) -> bool:
-        return self._servers is not None and all(status.state == "ready" for status in self._statuses())
 
     def _statuses(self) -> Sequence[ServerStatus]:
         return self._servers.status() if self._servers is not None else ()

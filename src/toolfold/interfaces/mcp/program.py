@@ -28,13 +28,8 @@ CURRENT: Final[ContextVar[McpProgram | None]] = ContextVar("toolfold_running", d
 class McpProgram(WaitableExecution):
     """A program of one client, from its start to its end, or from where its record ends.
 
-    Args:
-        runtime: Runs the program.
-        execution_id: The same from its start on, in whichever process it runs.
-        limits: The program's own.
-        session: The full name of its session; empty for none.
-        can_ask: Whether the client can ask a person. If not, calls that need approval are denied.
-        asker: What the client calls itself, for the record of what its user approves.
+    Unless the client `can_ask` a person, calls that need approval are denied. `asker` is what the client calls itself,
+    for the record of what its user approves.
     """
 
     def __init__(
@@ -77,10 +72,7 @@ class McpProgram(WaitableExecution):
         return self._asker is not None
 
     async def ask(self, params: types.ElicitRequestParams) -> types.ElicitResult:
-        """Ask the person, and wait as long as it takes.
-
-        Raises `ToolRefused` if the client takes no more questions from this program.
-        """
+        """Ask the person, and wait; raises `ToolRefused` if the client takes no more questions from this program."""
         if not self.can_ask:
             return types.ElicitResult(action="decline")
         answer = await self.questions.put(types.ElicitRequest(params=params))

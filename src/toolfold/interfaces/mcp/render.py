@@ -96,7 +96,10 @@ def to_result(
     text = f"{FAILURE}\n{_failure(outcome, wall_seconds)}" if has_failed else f"{SUCCESS}\n{_output(outcome, nothing)}"
     content: list[types.ContentBlock] = [types.TextContent(text=text)]
     content += [types.TextContent(text=line) for line in (*_extra(outcome), *lessons(outcome), *notes)]
-    content += _images(outcome)
+    content += [
+        types.ImageContent(data=base64.b64encode(data).decode(), mime_type=mime)
+        for mime, data in images_in(outcome.value, outcome.files)
+    ]
     content += [types.ResourceLink(name=file.name, uri=uri, mime_type=file.mime, size=file.size) for uri, file in files]
     return types.CallToolResult(content=content, is_error=has_failed)
 
@@ -167,10 +170,3 @@ def _extra(outcome: Outcome) -> Iterator[str]:
         text = json.dumps(describe_media(outcome.value), ensure_ascii=False)
         cut = f"{text[:_SHOWN_VALUE_CHARACTERS]}{TRUNCATED}" if len(text) > _SHOWN_VALUE_CHARACTERS else text
         yield f"Nothing was printed. The value of the last line: {cut}"
-
-
-def _images(outcome: Outcome) -> list[types.ContentBlock]:
-    return [
-        types.ImageContent(data=base64.b64encode(data).decode(), mime_type=mime)
-        for mime, data in images_in(outcome.value, outcome.files)
-    ]

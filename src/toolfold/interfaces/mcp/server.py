@@ -22,6 +22,7 @@ from mcp.shared.exceptions import MCPError
 
 import toolfold
 from toolfold.errors import ToolfoldError, UsageError
+from toolfold.interfaces.mcp import texts
 from toolfold.interfaces.mcp.clients import (
     Clients,
     Context,
@@ -48,17 +49,6 @@ from toolfold.interfaces.mcp.tasks import (
     unknown_program,
     wait_for_program,
 )
-from toolfold.interfaces.mcp.texts import (
-    ENTRY_NAME,
-    INSTRUCTIONS,
-    SEARCH_DESCRIPTION,
-    SEARCH_NAME,
-    SEARCH_SCHEMA,
-    WAIT_DESCRIPTION,
-    WAIT_NAME,
-    WAIT_SCHEMA,
-    program_schema,
-)
 from toolfold.models import Limits, Outcome
 from toolfold.runtime import Runtime
 from toolfold.service.locks import ClientExecutions, ExecutionLocks
@@ -78,10 +68,12 @@ _SETTLE_SECONDS: Final = 0.05
 """Servers that come up together are told of together."""
 _META: Final = {"anthropic/alwaysLoad": True, "anthropic/maxResultSizeChars": 500_000}
 _SEARCH_TOOL: Final = types.Tool(
-    name=SEARCH_NAME, description=SEARCH_DESCRIPTION, input_schema=SEARCH_SCHEMA, _meta=_META,
+    name=texts.SEARCH_NAME, description=texts.SEARCH_DESCRIPTION, input_schema=texts.SEARCH_SCHEMA, _meta=_META,
     annotations=types.ToolAnnotations(read_only_hint=True, idempotent_hint=True, open_world_hint=False),
 )  # fmt: skip
-_WAIT_TOOL: Final = types.Tool(name=WAIT_NAME, description=WAIT_DESCRIPTION, input_schema=WAIT_SCHEMA, _meta=_META)
+_WAIT_TOOL: Final = types.Tool(
+    name=texts.WAIT_NAME, description=texts.WAIT_DESCRIPTION, input_schema=texts.WAIT_SCHEMA, _meta=_META
+)
 
 _log: Final = logging.getLogger(__name__)
 
@@ -126,7 +118,7 @@ class McpServer:
         self.server: Server[Any] = DeclaringServer(
             NAME,
             version=toolfold.__version__,
-            instructions=INSTRUCTIONS,
+            instructions=texts.INSTRUCTIONS,
             on_list_tools=self._list_tools,
             # A task has a shape of its own, which the SDK sends as it is and has no type for.
             on_call_tool=self._call_tool,  # type: ignore[arg-type]
@@ -161,7 +153,7 @@ class McpServer:
         if self._connect is not None:
             make, self._connect = self._connect, None
             servers = make(self._clients, self._servers_changed)
-            self._clients.bridge(servers)
+            self._clients.servers = servers
             await self._enter_in_background(servers)
             self._offer.bridge(servers)
 
@@ -198,8 +190,8 @@ class McpServer:
         # A client with tasks waits for programs itself.
         tells_to_wait = self._yielding.after_seconds is not None and not has_tasks(context)
         is_contract = self._offer.describing.is_contract
-        schema = program_schema(self._limits.wall_seconds, is_contract=is_contract, yields=tells_to_wait)
-        tools = [types.Tool(name=ENTRY_NAME, description=description, input_schema=schema, _meta=_META)]
+        schema = texts.program_schema(self._limits.wall_seconds, is_contract=is_contract, yields=tells_to_wait)
+        tools = [types.Tool(name=texts.ENTRY_NAME, description=description, input_schema=schema, _meta=_META)]
         if not is_all:
             tools.append(_SEARCH_TOOL)
         if tells_to_wait:
@@ -209,11 +201,11 @@ class McpServer:
     async def _call_tool(self, context: Context, params: types.CallToolRequestParams) -> CallToolResponse:
         arguments = params.arguments or {}
         try:
-            if params.name == SEARCH_NAME:
+            if params.name == texts.SEARCH_NAME:
                 return await self._search(arguments)
-            if params.name not in (ENTRY_NAME, WAIT_NAME):
+            if params.name not in (texts.ENTRY_NAME, texts.WAIT_NAME):
                 raise MCPError(types.INVALID_PARAMS, f"Unknown tool: {params.name}")
-            is_wait = params.name == WAIT_NAME
+            is_wait = params.name == texts.WAIT_NAME
             if params.request_state is None and is_wait:
                 return await self._wait(context, arguments)
             seconds = self._yielding.seconds_for(arguments.get("yield_after_seconds"))
@@ -323,7 +315,12 @@ class McpServer:
     ) -> types.CallToolResult:
         text, limits = ("", self._limits) if program is None else (program.text, program.limits)
         notes = self._offer.notes_on(text) if outcome.status in ("rejected", "failed") else ()
-        stored_files = self._store_files(client_of(context), outcome) if outcome.files else ()
+        client = client_of(context)
+        stored_files: Sequence[StoredFile] = ()
+        if outcome.files:
+            stored_files = self._files.add(client, outcome.execution_id, outcome.files)
+            self._changes.send(ResourcesListChanged(), client)
+            self._spawn(self._clients.tell_files_changed(client))
         return to_result(
             outcome, wall_seconds=limits.wall_seconds, files=stored_files, notes=notes, has_yielded=has_yielded
         )
@@ -336,12 +333,6 @@ class McpServer:
         if described_files.files and self._ready is not None:
             await asyncio.wait([self._ready])
             self._offer.describing.files = await self._runtime.describe_files(described_files.files)
-
-    def _store_files(self, client: str, outcome: Outcome) -> Sequence[StoredFile]:
-        stored_files = self._files.add(client, outcome.execution_id, outcome.files)
-        self._changes.tell_files(client)
-        self._spawn(self._clients.tell_files_changed(client))
-        return stored_files
 
     async def _list_resources(
         self, context: Context, _: types.PaginatedRequestParams | None
@@ -437,8 +428,7 @@ class SubscriptionBus:
         self._listeners: dict[object, tuple[str, Callable[[ServerEvent], None]]] = {}
 
     async def publish(self, event: ServerEvent) -> None:
-        """Send an event to every listener."""
-        self._deliver(event, None)
+        self.send(event)
 
     def subscribe(self, listener: Callable[[ServerEvent], None]) -> Callable[[], None]:
         """Called by the SDK while it serves the request of the client that listens."""
@@ -446,11 +436,8 @@ class SubscriptionBus:
         self._listeners[key] = (CLIENT.get(), listener)
         return lambda: self._listeners.pop(key, None) and None
 
-    def tell_files(self, client: str) -> None:
-        """Tell only the client that has new files."""
-        self._deliver(ResourcesListChanged(), client)
-
-    def _deliver(self, event: ServerEvent, client: str | None) -> None:
+    def send(self, event: ServerEvent, client: str | None = None) -> None:
+        """Send an event to every listener, or to those of one client."""
         for owner, listener in tuple(self._listeners.values()):
             if client is None or owner == client:
                 listener(event)  # only puts it into the stream's own buffer, and does not raise
@@ -460,11 +447,9 @@ class SubscriptionBus:
 class DeclaringServer(Server[Any]):
     """Declares in every handshake what is sent; over HTTP the SDK makes the options itself, and leaves that out."""
 
+    # Any: the other parameters go to the SDK as they are.
     def create_initialization_options(
-        self,
-        notification_options: NotificationOptions | None = None,
-        experimental_capabilities: dict[str, dict[str, Any]] | None = None,
-        extensions: dict[str, dict[str, Any]] | None = None,
+        self, notification_options: NotificationOptions | None = None, *rest: Any, **keywords: Any
     ) -> InitializationOptions:
         notifications = notification_options or NotificationOptions(tools_changed=True, resources_changed=True)
-        return super().create_initialization_options(notifications, experimental_capabilities, extensions)
+        return super().create_initialization_options(notifications, *rest, **keywords)

@@ -44,8 +44,7 @@ async def wait_for_program(
 ) -> Outcome | types.CallToolResult | types.InputRequiredResult | dict[str, Any]:  # fmt: skip
     """Wait until it has ended, has a question for a client that comes back, or yields; perhaps as a task.
 
-    After `yield_seconds` it is answered although the program runs; with `is_wait` the program stays if the client does
-    not.
+    After `yield_seconds` it answers although the program runs; with `is_wait` a client that leaves ends nothing.
     """
     stays = is_wait
     question_tasks: dict[str, asyncio.Task[None]] = {}
@@ -86,7 +85,6 @@ async def wait_for_program(
 
 
 async def stop_program(program: McpProgram, programs: ClientExecutions[McpProgram]) -> Outcome:
-    """End a program for its client."""
     program.take_turn()
     outcome = await program.stop()
     programs.forget(program)
@@ -173,7 +171,6 @@ class Tasks:
         self._ended_tasks: BoundedMemory[tuple[str, str], dict[str, Any]] = BoundedMemory(_MOST_ENDED_TASKS)
 
     def add_to(self, server: Server[Any]) -> None:
-        """Declare the extension, and serve its methods."""
         server.extensions[TASKS] = {}
         server.add_request_handler("tasks/get", TaskParams, self._get)
         server.add_request_handler("tasks/update", UpdateParams, self._update)

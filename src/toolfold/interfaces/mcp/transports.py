@@ -9,11 +9,11 @@ import os
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Final, Self, cast
+from typing import Final, Self, TypeAlias, cast
 
 import anyio
 import mcp_types as types
-from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
+from anyio.streams.memory import MemoryObjectSendStream
 from mcp.server.stdio import stdio_server
 from mcp.server.transport_security import TransportSecuritySettings
 from mcp.shared._stream_protocols import ReadStream, WriteStream
@@ -31,6 +31,7 @@ from toolfold.interfaces.server.signals import OnlyFromHere, on_signal
 PATH: Final = "/mcp"
 _ONLY_FROM_HERE: Final = f"without a token only this machine is served; set {TOKEN_VARIABLE}"
 _log: Final = logging.getLogger(__name__)
+_Message: TypeAlias = SessionMessage | Exception
 
 
 async def serve_stdio(mcp_server: McpServer, answers: EarlyAnswers | None = None) -> None:
@@ -76,30 +77,24 @@ class _EraMultiplexer:
         self._mcp_server = mcp_server
         self._stream = stream
         self._answered = answered
-        self._inputs: dict[bool, MemoryObjectSendStream[SessionMessage | Exception]] = {}
+        self._inputs: dict[bool, MemoryObjectSendStream[_Message]] = {}
         """By whether it is the newer era."""
         self._modern_ids: set[str | int] = set()
         """Requests of the newer era that are being served."""
 
-    async def serve(self, messages: ReadStream[SessionMessage | Exception]) -> None:
+    async def serve(self, messages: ReadStream[_Message]) -> None:
         try:
             async with anyio.create_task_group() as group:
                 async for message in messages:
                     is_modern = self._is_modern(message)
                     if is_modern not in self._inputs:
-                        group.start_soon(self._run, self._open(is_modern))
+                        self._inputs[is_modern], source = anyio.create_memory_object_stream[_Message]()
+                        group.start_soon(self._mcp_server.server.run, source, self, self._mcp_server.options())
                     await self._inputs[is_modern].send(message)
                 for stream in self._inputs.values():
                     stream.close()
         finally:
             await self._stream.aclose()
-
-    def _open(self, is_modern: bool) -> MemoryObjectReceiveStream[SessionMessage | Exception]:
-        self._inputs[is_modern], messages = anyio.create_memory_object_stream[SessionMessage | Exception]()
-        return messages
-
-    async def _run(self, messages: MemoryObjectReceiveStream[SessionMessage | Exception]) -> None:
-        await self._mcp_server.server.run(messages, self, self._mcp_server.options())
 
     # the output of each era, whose end is not the end of the stream
 
@@ -120,7 +115,7 @@ class _EraMultiplexer:
     async def __aexit__(self, *exc: object) -> None:
         pass
 
-    def _is_modern(self, item: SessionMessage | Exception) -> bool:
+    def _is_modern(self, item: _Message) -> bool:
         match item.message if isinstance(item, SessionMessage) else item:
             case types.JSONRPCRequest(id=id_, method=method, params=params):
                 meta = (params or {}).get("_meta")

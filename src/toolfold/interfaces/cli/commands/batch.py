@@ -270,10 +270,8 @@ class BatchProgress:
     def _state(self) -> str:
         done = self._summary.statuses.total()
         rate = (done - self._initial_count) / max(time.monotonic() - self._began, 1e-6)
-        remaining_seconds = (self._total - done) / rate if rate else 0.0
-        return (
-            f"{rate:.0f}/s, {timedelta(seconds=int(remaining_seconds))} left, {_format_counts(self._summary.statuses)}"
-        )
+        remaining = timedelta(seconds=int((self._total - done) / rate) if rate else 0)
+        return f"{rate:.0f}/s, {remaining} left, {_format_counts(self._summary.statuses)}"
 
 
 def _format_counts(counts: Counter[str]) -> str:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from toolfold.errors import EngineUnavailable, UsageError
-from toolfold.interfaces.cli.options import ConfigOption, JsonOption
+from toolfold.interfaces.cli.options import ConfigOption, JsonOption, LedgerOption
 from toolfold.interfaces.cli.process import Exit, run_async, write_json
 from toolfold.interfaces.cli.setup import KEY_VARIABLE, nearest_config
 
@@ -92,9 +92,8 @@ def _list(config: ConfigOption = None, json: JsonOption = False) -> int:
         write_json(sets)
         return Exit.FINISHED
     for name, entry in sets.items():
-        print(
-            f"{name}: {entry['state']}, {entry['bytes'] / 1024**2:.1f} MiB, requested: {', '.join(entry['packages'])}"
-        )
+        size = f"{entry['bytes'] / 1024**2:.1f} MiB"
+        print(f"{name}: {entry['state']}, {size}, requested: {', '.join(entry['packages'])}")
         for wheel in entry["wheels"]:
             print(f"  {wheel['name']} {wheel['version']}: {', '.join(wheel['modules']) or '-'}")
     if not sets:
@@ -115,7 +114,9 @@ def _check(config: ConfigOption = None, json: JsonOption = False) -> int:
         if state.locked is not None and state.is_installed and not store.is_sound(state.locked):
             states[name] = "changed on disk since it was installed; remove its folder and run 'toolfold libraries sync'"
     for installed_set in library_sets(loaded_config):
-        imports |= run_async(_import_all(loaded_config, installed_set))
+        modules = installed_set.offers
+        problems = run_async(_run(loaded_config, installed_set, [f"import {module}" for module in modules]))
+        imports |= zip(modules, problems, strict=True)
     if json:
         write_json({"sets": states, "imports": {module: reason or None for module, reason in imports.items()}})
     else:
@@ -142,12 +143,6 @@ def _try_preload(config: Config, installed_set: InstalledSet) -> None:
             # Elsewhere, for instance while an image is built, the jail itself may not be possible.
             if "libraries.preload" in str(error):
                 raise UsageError(str(error).partition(": ")[2]) from error
-
-
-async def _import_all(config: Config, installed_set: InstalledSet) -> dict[str, str]:
-    """The error of each requested module that cannot be imported; empty if it can."""
-    problems = await _run(config, installed_set, [f"import {module}" for module in installed_set.offers])
-    return dict(zip(installed_set.offers, problems, strict=True))
 
 
 async def _run(config: Config, installed_set: InstalledSet, texts: Sequence[str]) -> list[str]:
@@ -181,12 +176,7 @@ def _rekey(
     new_key_env: Annotated[
         str, typer.Option("--new-key-env", metavar="NAME", help="The environment variable that holds the new key.")
     ],
-    ledger: Annotated[
-        str | None,
-        typer.Option(
-            "--ledger", metavar="PATH", help="The ledger. Default: the config's, or the one in your state folder."
-        ),
-    ] = None,
+    ledger: LedgerOption = None,
     config: ConfigOption = None,
     json: JsonOption = False,
 ) -> int:

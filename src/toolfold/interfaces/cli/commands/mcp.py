@@ -33,7 +33,11 @@ def mcp_command(
     address = None if http is None else parse_address(http)
     if address is not None:
         check_token_needed(*address, token=token)
-    early = _answer_early() if address is None and not callback else None
+    early = None
+    # Without the SDK nothing can be served, so nothing is promised.
+    if address is None and not callback and find_spec("mcp") is not None:
+        early = EarlyAnswers(INSTRUCTIONS)
+        early.start()
     modules, program_files = _modules(loaded_config), read_files(files, loaded_config.program_limits)
     # Imported here: mistakes are told and the first answer is given without the SDK, which takes most of the start.
     try:
@@ -54,15 +58,6 @@ def mcp_command(
 
     run_to_end(serve())
     return 0
-
-
-def _answer_early() -> EarlyAnswers | None:
-    # Without the SDK nothing can be served, so nothing is promised.
-    if find_spec("mcp") is None:
-        return None
-    answers = EarlyAnswers(INSTRUCTIONS)
-    answers.start()
-    return answers
 
 
 def read_config(path: Path | None, import_paths: list[Path]) -> Config:

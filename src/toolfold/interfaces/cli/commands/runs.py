@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Final, Literal, TypeVar, cast
 import typer
 
 from toolfold.errors import UsageError
-from toolfold.interfaces.cli.options import ConfigOption, EngineOption, JsonOption, OutOption, ToolsOption
+from toolfold.interfaces.cli.options import ConfigOption, EngineOption, JsonOption, LedgerOption, OutOption, ToolsOption
 from toolfold.interfaces.cli.process import run_async, write_json
 from toolfold.interfaces.cli.setup import nearest_config, open_for_command
 from toolfold.models import Status
@@ -34,17 +34,13 @@ def _seconds(text: str) -> float:
 
 runs_app = typer.Typer(help="List, show, wait for, delete or rerun executions.", rich_markup_mode=None)
 
-_Where = Annotated[
-    str | None,
-    typer.Option("--ledger", metavar="PATH|memory", help="The ledger. Default: the one in your state folder."),
-]
 _Id = Annotated[str, typer.Argument(metavar="ID", help="The id of the execution, or the beginning of it.")]
 _Limit = Annotated[int, typer.Option(min=1, help="How many to list, newest first.")]
 _Statuses = Literal[Status, "running", "paused"]
 
 
 @runs_app.callback(invoke_without_command=True)
-def _runs(context: typer.Context, limit: _Limit = 20, json: JsonOption = False, ledger: _Where = None) -> int:
+def _runs(context: typer.Context, limit: _Limit = 20, json: JsonOption = False, ledger: LedgerOption = None) -> int:
     # A command below may name the ledger after its own name, or leave it to this one.
     context.obj = ledger
     if context.invoked_subcommand is not None:
@@ -70,7 +66,7 @@ def _list(
     ] = None,
     limit: _Limit = 20,
     json: JsonOption = False,
-    ledger: _Where = None,
+    ledger: LedgerOption = None,
 ) -> int:
     """List executions, newest first. `--tool` finds only executions that have ended."""
     from toolfold.interfaces.cli import history
@@ -100,7 +96,7 @@ def _delete(
         bool, typer.Option("--force", help="Also delete executions that are running or paused; they cannot continue.")
     ] = False,
     json: JsonOption = False,
-    ledger: _Where = None,
+    ledger: LedgerOption = None,
 ) -> int:
     """Delete executions from the ledger, including everything recorded about them."""
 
@@ -128,7 +124,7 @@ def _show(
     full: Annotated[bool, typer.Option("--full", help="Also print the complete arguments and replies.")] = False,
     follow: Annotated[bool, typer.Option("--follow", help="Show its calls live until it ends, then print it.")] = False,
     json: JsonOption = False,
-    ledger: _Where = None,
+    ledger: LedgerOption = None,
 ) -> int:
     """Show one execution: its program, its output and its calls over time."""
     from toolfold.interfaces.cli import history
@@ -164,7 +160,7 @@ def _rerun(
         typer.Option(metavar="TOOL", help="A tool that may be called again if its reply was not recorded. Repeatable."),
     ] = None,
     json: JsonOption = False,
-    ledger: _Where = None,
+    ledger: LedgerOption = None,
 ) -> int:
     """Run a corrected program; calls that the earlier execution already made get the recorded replies.
 
@@ -192,7 +188,7 @@ def _wait(
     cancel: Annotated[bool, typer.Option("--cancel", help="Cancel the program instead of waiting.")] = False,
     out: OutOption = None,
     json: JsonOption = False,
-    ledger: _Where = None,
+    ledger: LedgerOption = None,
 ) -> int:
     """Wait for an execution of any process, and answer its questions. Ctrl-C leaves it running.
 
@@ -207,12 +203,12 @@ def _wait(
     if out is not None:
         prepare_folder(out)
     options = RunOptions(program="", out=out, as_json=json)
-
     # A ledger of its own: the first is closed before a process is forked from this one.
-    def open_again() -> Ledger:
-        return open_for_command(where, nearest_config() if where is None else None)
+    return wait_for(lambda: _open(where), execution, options, timeout_seconds=timeout, is_cancel=cancel)
 
-    return wait_for(open_again, execution, options, timeout_seconds=timeout, is_cancel=cancel)
+
+def _open(where: str | None, config: Config | None = None) -> Ledger:
+    return open_for_command(where, config or (nearest_config() if where is None else None))
 
 
 def with_ledger(where: str | None, use: Callable[[Ledger], Awaitable[_T]], config: Config | None = None) -> _T:
@@ -224,7 +220,7 @@ def with_ledger(where: str | None, use: Callable[[Ledger], Awaitable[_T]], confi
         finally:
             await ledger.close()
 
-    ledger = open_for_command(where, config or (nearest_config() if where is None else None))
+    ledger = _open(where, config)
     return run_async(once())
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from toolfold.errors import UsageError, install_extra
-from toolfold.interfaces.cli.options import ConfigOption, ToolsOption
+from toolfold.interfaces.cli.options import ConfigOption, LedgerOption, RecordOption, ToolsOption
 from toolfold.interfaces.cli.process import run_async
 from toolfold.interfaces.cli.setup import nearest_config
 
@@ -35,12 +35,7 @@ def serve_command(
             help="The URL at which other replicas with the same ledger reach this one. Default: --host and --port.",
         ),
     ] = None,
-    ledger: Annotated[
-        str | None,
-        typer.Option(
-            metavar="PATH|URL|memory", help="Where to record executions. Default: a file in your state folder."
-        ),
-    ] = None,
+    ledger: RecordOption = None,
     console: Annotated[bool, typer.Option("--console", help="Also serve the console at /console.")] = False,
 ) -> int:
     """Serve programs over HTTP, for LibreChat and other clients."""
@@ -125,12 +120,7 @@ def console_command(
     port: Annotated[
         int | None, typer.Option(min=0, max=65535, help="The port; 0 picks a free one. Default: 8420.")
     ] = None,
-    ledger: Annotated[
-        str | None,
-        typer.Option(
-            metavar="PATH|URL", help="The ledger to show. Default: the config's, or the one in your state folder."
-        ),
-    ] = None,
+    ledger: LedgerOption = None,
     tools: ToolsOption = None,
     read_only: Annotated[
         bool, typer.Option("--read-only", help="Show everything, but allow no decisions and no reruns.")

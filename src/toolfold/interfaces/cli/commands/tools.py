@@ -12,8 +12,9 @@ import typer
 
 from toolfold.display import value_as_json
 from toolfold.errors import UsageError
-from toolfold.interfaces.cli.options import ApiOption, JsonOption, ToolsOption
+from toolfold.interfaces.cli.options import ApiOption, JsonOption, LedgerOption, ToolsOption
 from toolfold.interfaces.cli.process import run_async, run_until_stopped, write_json
+from toolfold.interfaces.cli.setup import choose_engine, nearest_config, open_for_command, runtime_factory
 from toolfold.models import Json, Outcome, ToolSpec
 
 if TYPE_CHECKING:
@@ -118,10 +119,7 @@ def _learn(
     ],
     tools: ToolsOption = None,
     config: _Config = None,
-    ledger: Annotated[
-        str | None,
-        typer.Option(metavar="PATH", help="The ledger. Default: the config's, or the one in your state folder."),
-    ] = None,
+    ledger: LedgerOption = None,
     json: JsonOption = False,
 ) -> int:
     """Call read-only tools twice and remember what they return: keys and types, never values."""
@@ -144,7 +142,6 @@ def _load(
 ) -> "tuple[tuple[ToolSpec, ...], Config | None]":
     """What programs may call, the tools of a config's servers too; and the config."""
     from toolfold.interfaces.cli.load_tools import load_apis, load_tools
-    from toolfold.interfaces.cli.setup import nearest_config
     from toolfold.tools.catalog import Catalog
 
     config = nearest_config(path) if path is not None or not (sources or apis) else None
@@ -189,7 +186,6 @@ def _learn_shapes(
     """Call each tool as often as it takes; the tools with what they returned, or the exit code of a stopped command."""
     from toolfold.interfaces.cli.commands.run import stdout_to_stderr
     from toolfold.interfaces.cli.load_tools import load_tools
-    from toolfold.interfaces.cli.setup import choose_engine, open_for_command, runtime_factory
     from toolfold.runtime import Runtime
     from toolfold.tools.reply_shapes import NEEDED_REPLIES
 
