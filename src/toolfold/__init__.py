@@ -24,13 +24,12 @@ from toolfold.models import (
 )
 
 if TYPE_CHECKING:
+    from toolfold.display import value_as_json
     from toolfold.execution.pause import PausedLimits
     from toolfold.execution.registry import Answers, BackgroundExecution, drive, refuse_approvals
     from toolfold.interfaces.library import from_config
-    from toolfold.interfaces.media import value_as_json
-    from toolfold.interfaces.sync import run_sync
     from toolfold.prompts.python_stubs import prompt_text
-    from toolfold.runtime import Runtime, RuntimeSettings
+    from toolfold.runtime import Runtime, RuntimeSettings, run_sync
     from toolfold.sessions import SessionLimits
     from toolfold.sessions.stores import FolderStore
     from toolfold.sources.functions import as_tool, tool
@@ -103,10 +102,10 @@ __getattr__ = lazy_exports(
         "openapi_tools": "toolfold.sources.openapi.source",
         "prompt_text": "toolfold.prompts.python_stubs",
         "refuse_approvals": "toolfold.execution.registry",
-        "run_sync": "toolfold.interfaces.sync",
+        "run_sync": "toolfold.runtime",
         "shell_tool": "toolfold.sources.shell",
         "tool": "toolfold.sources.functions",
-        "value_as_json": "toolfold.interfaces.media",
+        "value_as_json": "toolfold.display",
     },
 )
 

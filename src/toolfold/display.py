@@ -53,6 +53,17 @@ class OutcomeViews:
         return f'<div style="font-family:sans-serif;font-size:13px">{"".join(_parts(self))}</div>'
 
 
+_MOST_IMAGES: Final = 10
+_LARGEST_IMAGE_BYTES: Final = 5 * 1024 * 1024
+
+
+def images_in(value: Any, files: Sequence[Any] = ()) -> list[tuple[str, bytes]]:
+    """Type and data of the pictures in a value and among files; not the huge ones, and not too many."""
+    images = [(media.mime, media.data) for media in media_in(value) if media.kind == "image"]
+    images += [(file.mime, file.data) for file in files if file.mime.startswith("image/")]
+    return [(mime, data) for mime, data in images if 0 < len(data) <= _LARGEST_IMAGE_BYTES][:_MOST_IMAGES]
+
+
 def call_as_json(record: Any) -> Any:
     return value_as_json(_pick_fields(record, CALL_FIELDS))
 

@@ -420,3 +420,42 @@ class Runtime(fork_safety.ProcessOwned):
         except BaseException:
             await self._live.close(execution)
             raise
+
+
+# Any: a tool may be any function, and each engine has options of its own.
+def run_sync(
+    text: str, tools: Iterable[Tool | Callable[..., Any]] = (), *, engine: str | Engine = "auto",
+    engine_options: Mapping[str, Any] | None = None, limits: Limits | None = None,
+    ledger: Ledger | str | Path | None = None, policy: Policy | None = None, approve: Approve | None = None,
+    listeners: Sequence[Listener] = (), type_check: bool | None = None,
+) -> Outcome:  # fmt: skip
+    """Run one program from code that is not async; the keywords are those of `Runtime`.
+
+    Where an event loop runs already, as in a notebook, the program has one of its own in another thread, and this one
+    waits. In async code of your own, `await runtime.run(...)` keeps the loop free.
+    """
+
+    async def once() -> Outcome:
+        runtime = Runtime(
+            tools, engine=engine, engine_options=engine_options, limits=limits, ledger=ledger, policy=policy,
+            approve=approve, listeners=listeners, type_check=type_check,
+        )  # fmt: skip
+        async with runtime:
+            return await runtime.run(text)
+
+    if running_loop() is None:
+        return asyncio.run(once())
+    # Imported here: few programs are run from a notebook.
+    import contextvars  # noqa: PLC0415
+    from concurrent.futures import ThreadPoolExecutor  # noqa: PLC0415
+
+    context = contextvars.copy_context()
+    with ThreadPoolExecutor(max_workers=1, thread_name_prefix="toolfold-run") as threads:
+        return threads.submit(context.run, asyncio.run, once()).result()
+
+
+def running_loop() -> asyncio.AbstractEventLoop | None:
+    try:
+        return asyncio.get_running_loop()
+    except RuntimeError:
+        return None

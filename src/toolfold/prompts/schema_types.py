@@ -488,3 +488,9 @@ def _can_be_a_field(key: str) -> bool:
 def _comment(note: str) -> str:
     # A checker would read a comment that starts with `type:` as an annotation.
     return f"  # {'- ' if note.startswith('type:') else ''}{note}" if note else ""
+
+
+def text_schema(name: str, description: str) -> dict[str, Json]:
+    """Schema of a tool that takes one text; valid in the strict modes of all providers."""
+    properties: dict[str, Json] = {name: {"type": "string", "description": description}}
+    return {"type": "object", "properties": properties, "required": [name], "additionalProperties": False}

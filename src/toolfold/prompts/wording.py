@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import keyword
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final
+
+from toolfold.models import Outcome
 
 _INDENT: Final = "    "
 
@@ -106,3 +108,18 @@ def shared_sentences(descriptions: Sequence[Sequence[str]]) -> tuple[str, ...]:
     everywhere = set(descriptions[0]).intersection(*descriptions[1:])
     shared = tuple(sentence for sentence in dict.fromkeys(descriptions[0]) if sentence in everywhere)
     return shared if sum(map(len, shared)) >= _SHORTEST_SHARED else ()
+
+
+# ----------------------------------------------------------------------------------------------------
+# What a model reads beside a program's output, so that its next program works: one set of sentences for all interfaces.
+
+
+def lessons(outcome: Outcome) -> Iterator[str]:
+    """Each is a part of its own, after the text that the interface promises."""
+    if outcome.stdout_cut_bytes:
+        missing = outcome.stdout_cut_bytes - len(outcome.stdout_tail.encode())
+        text = f"{missing:,} bytes of output are not shown. A program can read the whole: open({outcome.output_name!r})"
+        yield f"{text}. It ends with:\n{outcome.stdout_tail}" if outcome.stdout_tail.strip() else text
+    if outcome.shapes:
+        shapes = "\n".join(outcome.shapes)
+        yield shapes if outcome.status == "failed" else f"Nothing was printed. The last replies:\n{shapes}"

@@ -11,8 +11,8 @@ from typing import Any, Final, Literal
 from mcp_types import Request, RequestParams, Result
 from pydantic import BaseModel, Field
 
+from toolfold.display import value_as_json
 from toolfold.errors import ToolfoldError
-from toolfold.interfaces.media import value_as_json
 from toolfold.models import Json, Outcome
 
 EXTENSION: Final = "dev.toolfold/parent-tools"

@@ -20,6 +20,7 @@ from typing import Any, Final, TypeAlias
 import msgspec
 
 from toolfold.checking import LARGE_TEXT_CHARACTERS, LargeChecks
+from toolfold.display import value_as_json
 from toolfold.errors import ReplyUnfit, ToolfoldError, ToolRefused, UsageError
 from toolfold.execution.registry import drive, refuse_approvals
 from toolfold.interfaces.callback.grants import ListedTool, grant_by_name, grant_tools, resolve_call
@@ -32,7 +33,6 @@ from toolfold.interfaces.callback.messages import (
     error_json,
     to_json,
 )
-from toolfold.interfaces.media import value_as_json
 from toolfold.models import MIB, Call, Limits, Outcome, Paused, Problem, ProgramOptions, Reply, ToolSpec, Value
 from toolfold.program.known_names import mentioned_names
 from toolfold.runtime import Runtime

@@ -16,12 +16,11 @@ from rich.console import Console, Group
 from rich.live import Live
 from rich.text import Text
 
-from toolfold.display import call_as_json
+from toolfold.display import call_as_json, value_as_json
 from toolfold.errors import ToolfoldError
 from toolfold.interfaces.cli.console_links import page_of
 from toolfold.interfaces.cli.output import format_arguments, format_call, printable_name, shorten
 from toolfold.interfaces.cli.process import Exit, complain, write_json
-from toolfold.interfaces.media import value_as_json
 from toolfold.ledger.base import (
     CallEntry,
     DecisionEntry,

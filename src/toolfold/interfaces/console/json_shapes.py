@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import msgspec
 
-from toolfold.interfaces.media import value_as_json
+from toolfold.display import value_as_json
 from toolfold.ledger.base import CallEntry, DecisionEntry, Entry, ExecutionHistory, ExecutionSummary, Moment, ReplyEntry
 from toolfold.ledger.listing import ToolUse
 from toolfold.ledger.remote_approval import arguments_digest

@@ -19,9 +19,8 @@ from toolfold.interfaces.frameworks.program_tool import (
     render_crash,
     render_outcome,
 )
-from toolfold.interfaces.sync import running_loop
 from toolfold.models import AllowedCallers, File, Limits, Outcome, ToolSpec
-from toolfold.runtime import Runtime
+from toolfold.runtime import Runtime, running_loop
 from toolfold.tools.tool import Tool, python_name
 
 if TYPE_CHECKING:

@@ -10,11 +10,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from toolfold.display import describe_media, images_in
 from toolfold.errors import EngineCrashed, UsageError
 from toolfold.execution.described_files import DescribedFiles
-from toolfold.interfaces.media import describe_media, images_in
-from toolfold.interfaces.prompts import lessons, text_schema, tools_text
+from toolfold.interfaces.prompts import tools_text
 from toolfold.models import Limits, Outcome, ProgramOptions, Reply, ToolSpec, Value
+from toolfold.prompts.schema_types import text_schema
+from toolfold.prompts.wording import lessons
 from toolfold.runtime import Runtime
 from toolfold.tools.learning import ToolLessons
 

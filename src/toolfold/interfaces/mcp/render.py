@@ -17,12 +17,12 @@ from urllib.parse import quote
 import mcp_types as types
 
 from toolfold import errors
+from toolfold.display import describe_media, images_in
 from toolfold.errors import EngineCrashed, ToolfoldError, entry_for
 from toolfold.interfaces.mcp.program import McpProgram
 from toolfold.interfaces.mcp.texts import ENTRY_NAME, WAIT_NAME
-from toolfold.interfaces.media import describe_media, images_in
-from toolfold.interfaces.prompts import lessons
 from toolfold.models import MIB, File, Outcome
+from toolfold.prompts.wording import lessons
 from toolfold.service.answers import BoundedMemory
 
 # ----------------------------------------------------------------------------------------------------

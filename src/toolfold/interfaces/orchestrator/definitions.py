@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Literal, get_args
 
 from toolfold.errors import UsageError
-from toolfold.interfaces.prompts import text_schema
 from toolfold.models import Json, ToolSpec
+from toolfold.prompts.schema_types import text_schema
 from toolfold.sources.agents import MESSAGE_SCHEMA
 from toolfold.tools.tool import RetryWhen, python_name
 

@@ -37,9 +37,8 @@ from toolfold.interfaces.orchestrator.workers import (
     tool_map,
     write_stubs,
 )
-from toolfold.interfaces.sync import running_loop
 from toolfold.models import CallRecord, File, Limits, Outcome, Value
-from toolfold.runtime import Runtime
+from toolfold.runtime import Runtime, running_loop
 from toolfold.tools.catalog import Catalog
 from toolfold.tools.policy import Policy
 from toolfold.tools.router import Router, Wrapper, with_check

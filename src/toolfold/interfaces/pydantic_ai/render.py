@@ -11,8 +11,10 @@ from pydantic_core import PydanticSerializationError, to_jsonable_python
 
 from toolfold import errors
 from toolfold.errors import EngineCrashed, ToolfoldError, entry_for
-from toolfold.interfaces.prompts import Form, lessons, text_schema, tools_text
+from toolfold.interfaces.prompts import Form, tools_text
 from toolfold.models import CallRecord, Media, Outcome, Problem, ToolSpec, Value
+from toolfold.prompts.schema_types import text_schema
+from toolfold.prompts.wording import lessons
 from toolfold.tools.learning import ToolLessons
 from toolfold.tools.tool import python_name
 from toolfold.tools.values import is_plain

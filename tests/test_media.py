@@ -1,4 +1,4 @@
-from toolfold.interfaces.media import describe_media, images_in, value_as_json
+from toolfold.display import describe_media, images_in, value_as_json
 from toolfold.models import MIB, File, Media
 
 PICTURE = Media(kind="image", mime="image/png", data=b"png")
