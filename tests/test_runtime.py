@@ -241,6 +241,19 @@ async def test_more_calls_than_may_fly_wait_their_turn() -> None:
     assert (outcome.value, peak) == (780, 5)
 
 
+async def test_calls_that_wait_for_a_place_are_served_also_if_those_before_them_end_at_once() -> None:
+    async def uneven(n: int) -> int:
+        """Waits only in the first calls."""
+        if n < 5:
+            await asyncio.sleep(0)
+        return n
+
+    async with Runtime(tools=[uneven], limits=Limits(calls_in_flight=5)) as runtime:
+        outcome = await runtime.run("print(sum(await asyncio.gather(*[uneven(n) for n in range(40)])))")
+
+    assert (outcome.problem, outcome.stdout) == (None, "780\n")
+
+
 async def test_what_stayed_out_of_the_context_is_estimated() -> None:
     def rows() -> list[dict[str, Any]]:
         return [{"n": n} for n in range(1000)]

@@ -291,11 +291,12 @@ class Dispatch:
 
     def send(self, call: Call) -> None:
         """Serve a call now, or when there is a place."""
-        if self._is_closed:
-            return
-        if len(self._tasks) - len(self._awaiting_approval) >= self._most:
+        if self._queued or len(self._tasks) - len(self._awaiting_approval) >= self._most:
             self._queued.append(call)
-            return
+        elif not self._is_closed:
+            self._begin(call)
+
+    def _begin(self, call: Call) -> None:
         task = start(self._serve(call))
         if not task.done():
             self._tasks.add(task)
@@ -327,8 +328,9 @@ class Dispatch:
             self._send_next()
 
     def _send_next(self) -> None:
-        if self._queued:
-            self.send(self._queued.popleft())
+        # All that have a place, for one that ends at once frees it without a word.
+        while self._queued and not self._is_closed and len(self._tasks) - len(self._awaiting_approval) < self._most:
+            self._begin(self._queued.popleft())
 
 
 # ----------------------------------------------------------------------------------------------------
