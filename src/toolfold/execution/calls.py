@@ -289,14 +289,13 @@ class Dispatch:
         """Calls that wait for a yes or no; they take no place, or a `gather` of approvals could never be asked."""
         self._is_closed = False
 
-    def send(self, call: Call) -> None:
-        """Serve a call now, or when there is a place."""
-        if self._queued or len(self._tasks) - len(self._awaiting_approval) >= self._most:
+    def send(self, call: Call, *, is_next: bool = False) -> None:
+        """Serve a call now, or when there is a place; `is_next` if it has waited for one."""
+        if not is_next and (self._queued or len(self._tasks) - len(self._awaiting_approval) >= self._most):
             self._queued.append(call)
-        elif not self._is_closed:
-            self._begin(call)
-
-    def _begin(self, call: Call) -> None:
+            return
+        if self._is_closed:
+            return
         task = start(self._serve(call))
         if not task.done():
             self._tasks.add(task)
@@ -330,7 +329,7 @@ class Dispatch:
     def _send_next(self) -> None:
         # All that have a place, for one that ends at once frees it without a word.
         while self._queued and not self._is_closed and len(self._tasks) - len(self._awaiting_approval) < self._most:
-            self._begin(self._queued.popleft())
+            self.send(self._queued.popleft(), is_next=True)
 
 
 # ----------------------------------------------------------------------------------------------------
