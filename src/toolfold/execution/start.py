@@ -19,7 +19,7 @@ from toolfold.execution.request import ExecutionPlan, short
 from toolfold.ledger.base import Ledger
 from toolfold.models import File, Outcome, Problem, Program, StartRecord
 from toolfold.program.check import Checker
-from toolfold.prompts.python_stubs import asks_for_words
+from toolfold.prompts.python_stubs import WORDS_ASKED_FOR, asks_for_words
 from toolfold.protocol.codec import encode
 from toolfold.tools.catalog import Catalog
 from toolfold.tools.remote import shipment
@@ -155,7 +155,8 @@ class ExecutionPlanner:
         _check_text(text)
         # First: to wake up and compile takes a guest longer than all that the host does until the program starts.
         specs = self.offer.granted(request.outside, request.options.hidden)
-        help_specs = await self._help_specs(specs, request) if asks_for_words(text) else specs
+        may_ask = any(map(text.__contains__, WORDS_ASKED_FOR)) and asks_for_words(text)
+        help_specs = await self._help_specs(specs, request) if may_ask else specs
         preparation = None
         if request.session is None:
             preparation = self._prepare(text, help_specs, request.limits)

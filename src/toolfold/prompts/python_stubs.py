@@ -238,8 +238,8 @@ Body: TypeAlias = Callable[[Stub], str]
 """The statements of a stub's body, not indented. For arguments left out it gets `NOT_GIVEN`."""
 
 WRITTEN_BY: Final = "# Written by toolfold; changes are lost when it is written again."
-_WORDS_ASKED_FOR: Final = ("help", "inspect", "pydoc", "signature", "getdoc", "__doc__")
-_ASKS_FOR_WORDS: Final = re.compile(rf"\b(?:{'|'.join(_WORDS_ASKED_FOR)}|__signature__)\b")
+WORDS_ASKED_FOR: Final = ("help", "inspect", "pydoc", "signature", "getdoc", "__doc__")
+_ASKS_FOR_WORDS: Final = re.compile(rf"\b(?:{'|'.join(WORDS_ASKED_FOR)}|__signature__)\b")
 
 
 def signature(spec: ToolSpec) -> str:
@@ -333,7 +333,7 @@ def words_for(text: str, specs: Iterable[ToolSpec]) -> dict[str, tuple[str, str]
 
 def asks_for_words(text: str) -> bool:
     """Whether a program may look at the signature or the docstring of a tool."""
-    return any(map(text.__contains__, _WORDS_ASKED_FOR)) and _ASKS_FOR_WORDS.search(text) is not None
+    return any(map(text.__contains__, WORDS_ASKED_FOR)) and _ASKS_FOR_WORDS.search(text) is not None
 
 
 def _words(spec: ToolSpec) -> tuple[str, str]:
