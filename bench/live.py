@@ -19,7 +19,7 @@ from mcp import Client
 from tests.interfaces.http.conftest import serve
 from toolfold import Runtime
 from toolfold.interfaces.http import Settings
-from toolfold.interfaces.mcp.offer import Offer
+from toolfold.interfaces.mcp.offered_tools import Offer
 from toolfold.interfaces.mcp.server import McpServer
 from toolfold.runtime import RuntimeSettings
 

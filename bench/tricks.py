@@ -14,14 +14,14 @@ from pathlib import Path
 from types import ModuleType
 
 from bench.pairs import ROOT, ROUNDS, Side, interval
-from toolfold.engines.process import connection, run, speed
 from toolfold.engines.process import engine as process_engine
+from toolfold.engines.process import guest_connection, optimizations, run
 from toolfold.engines.process import zygote as process_zygote
 from toolfold_guest import main as toolfold_guest_main
 from toolfold_guest import stdlib_names, zygote
-from toolfold_guest.calls import channel, messages
+from toolfold_guest.calls import channel, message_transport
 from toolfold_guest.program import compiler
-from toolfold_guest.shared import wire
+from toolfold_guest.shared import wire_format
 
 PAIRS = 4
 BLOCKS = 2
@@ -54,33 +54,35 @@ TRICKS = (
         gains="A guest compiles the program while the host checks it.",
     ),
     Trick(
-        name="early start", case="empty", module=speed, without="PreparedGuest.start = lambda self, order: None",
+        name="early start", case="empty", module=optimizations,
+        without="PreparedGuest.start = lambda self, order: None",
         gains="The program runs while the host makes what it needs to hear of it.",
     ),
     Trick(
-        name="placement", case="empty", module=speed, without="Placement.stay_away = lambda self: None",
+        name="placement", case="empty", module=optimizations, without="Placement.stay_away = lambda self: None",
         gains="A guest wakes up on a core where the host is not at work.",
     ),
     Trick(
-        name="here", case="burst", module=speed,
+        name="here", case="burst", module=optimizations,
         without="Placement.here = contextmanager(lambda self: iter([self.set_free()]))",
         gains="Right after another program a guest runs where the host sleeps, not where the other is dying.",
     ),
     Trick(
-        name="elsewhere", case="sequential", module=speed,
+        name="elsewhere", case="sequential", module=optimizations,
         without="Placement.elsewhere = contextmanager(lambda self: iter([None]))",
         gains="After a while of sleeping, host and guest come apart, so that each can look for the other.",
     ),
     Trick(
-        name="look for the first", case="empty", module=speed, without="LOOKS_FOR_FIRST = 0",
+        name="look for the first", case="empty", module=optimizations, without="LOOKS_FOR_FIRST = 0",
         gains="The host stays awake for the end of a short program.",
     ),
     Trick(
-        name="look for the next", case="sequential", module=speed, without="LookAhead.answered = lambda self: None",
+        name="look for the next", case="sequential", module=optimizations,
+        without="LookAhead.answered = lambda self: None",
         gains="The host stays awake for the next call of a program that it has just answered.",
     ),
     Trick(
-        name="look for the reply", case="sequential", module=messages,
+        name="look for the reply", case="sequential", module=message_transport,
         without="Patience = type('Patience', (Patience,), {'__slots__': (), 'sees': lambda self, looks=0: False})",
         gains="The guest stays awake for the reply of a quick tool.",
     ),
@@ -101,7 +103,7 @@ TRICKS = (
         gains="The outcome waits for neither the kill nor the closing of its guest.",
     ),
     Trick(
-        name="grant kept", case="empty", module=connection,
+        name="grant kept", case="empty", module=guest_connection,
         without="_facts = lambda tools, words: encode_facts(tool_facts(spec, words.get(spec.name)) for spec in tools)",
         gains="The tools of the program before are encoded already.",
     ),
@@ -115,7 +117,7 @@ TRICKS = (
         gains="The host serves the first calls of a large gather while the program makes the next.",
     ),
     Trick(
-        name="no collection", case="rows", module=messages,
+        name="no collection", case="rows", module=message_transport,
         without="gc = __import__('types').SimpleNamespace(disable=lambda: None, enable=lambda: None)",
         gains="The collector does not walk over a large reply while it is being decoded.",
     ),
@@ -124,7 +126,7 @@ TRICKS = (
         gains="A fork copies fewer page tables.",
     ),
     Trick(
-        name="plain strings", case="paused", module=wire, without="PLAIN = 4",
+        name="plain strings", case="paused", module=wire_format, without="PLAIN = 4",
         gains="A program's strings do not touch the shared table of interned ones.",
     ),
     Trick(

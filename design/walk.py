@@ -107,7 +107,7 @@ def walk_command() -> Walk:
 
 async def walk_runtime() -> Walk:
     """`Runtime.run`, after one program that warms caches, as a server's second program would be."""
-    from toolfold.ledger.open import open_ledger  # noqa: PLC0415  # not before the command is traced
+    from toolfold.ledger.ledger_factory import open_ledger  # noqa: PLC0415  # not before the command is traced
 
     async with toolfold.Runtime([_price()], ledger=open_ledger("runtime.sqlite")) as runtime:
         await runtime.run(PROGRAM)
@@ -143,8 +143,8 @@ async def walk_mcp() -> Walk:
     from mcp import Client  # noqa: PLC0415  # the same
 
     from toolfold.interfaces.mcp import McpServer  # noqa: PLC0415  # the same
-    from toolfold.interfaces.mcp.offer import Offer  # noqa: PLC0415  # the same
-    from toolfold.sources.functions import as_tool  # noqa: PLC0415  # the same
+    from toolfold.interfaces.mcp.offered_tools import Offer  # noqa: PLC0415  # the same
+    from toolfold.sources.function_tools import as_tool  # noqa: PLC0415  # the same
 
     runtime = toolfold.Runtime()
     async with McpServer(runtime, Offer(runtime, local=[as_tool(_price())])) as mcp, Client(mcp.server) as client:

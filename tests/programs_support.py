@@ -28,7 +28,7 @@ import pytest
 from toolfold.errors import EngineUnavailable
 from toolfold.models import Media, Outcome, Problem, ToolSpec
 from toolfold.runtime import Runtime, RuntimeSettings
-from toolfold.tools.steps import Breaker, wrappers
+from toolfold.tools.router_steps import Breaker, wrappers
 from toolfold.tools.tool import Tool
 
 ENGINES = tuple(os.environ.get("ENGINES", "process,monty").split(","))

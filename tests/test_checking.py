@@ -4,8 +4,8 @@ import asyncio
 
 import pytest
 
-from toolfold import Runtime, checking
-from toolfold.checking import LARGE_TEXT_CHARACTERS, LargeChecks
+from toolfold import Runtime, check_runner
+from toolfold.check_runner import LARGE_TEXT_CHARACTERS, LargeChecks
 from toolfold.models import Limits, Problem, Program, ToolSpec
 from toolfold.program import check
 
@@ -18,13 +18,13 @@ MANY = "x = [" + "[], " * 200_000 + "]\n"
 def parsed_here(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Texts that this process checked itself."""
     seen: list[str] = []
-    plain = checking.Checker.check
+    plain = check_runner.Checker.check
 
     def noted(self: object, text: str, **options: object) -> object:
         seen.append(text)
         return plain(self, text, **options)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(checking.Checker, "check", noted)
+    monkeypatch.setattr(check_runner.Checker, "check", noted)
     return seen
 
 
@@ -64,7 +64,7 @@ async def test_checks_at_the_same_time_do_not_change_each_others_verdict() -> No
 
 
 async def test_a_check_that_has_used_up_its_time_is_a_problem_of_the_program(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(checking, "_WALL_SECONDS", 0.0)
+    monkeypatch.setattr(check_runner, "_WALL_SECONDS", 0.0)
 
     found = await LargeChecks().check(MANY, [], limits=LIMITS, known_names=frozenset())
 

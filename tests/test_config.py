@@ -36,11 +36,11 @@ from toolfold.config.build import command_tools, ledger_of, module_sources, runt
 from toolfold.config.model import FILE_NAME, KeepConfig, PausedConfig, config_schema, schema_text
 from toolfold.config.sections import ApiConfig, AuthConfig, FetchConfig
 from toolfold.errors import UsageError
-from toolfold.execution.pause import PausedLimits
+from toolfold.execution.pauses import PausedLimits
 from toolfold.models import Limits, Paused, Reply, ToolSpec
 from toolfold.runtime import Runtime
 from toolfold.sessions import SessionLimits
-from toolfold.sources.shell import shell_tool
+from toolfold.sources.shell_commands import shell_tool
 from toolfold.tools.tool import SpecOptions, Tool
 
 THREE_SERVERS = """\

@@ -21,7 +21,7 @@ from tests.escapes_support.unprivileged import NoInterpreter, python_as_nobody
 from toolfold.config import load_config
 from toolfold.errors import UsageError
 from toolfold.interfaces.cli.app import app
-from toolfold.interfaces.http.setup import DRAIN_SECONDS
+from toolfold.interfaces.http.server_setup import DRAIN_SECONDS
 from toolfold_guest.jail.syscalls import MACHINES, Machine
 
 ROOT = Path(__file__).parents[1]

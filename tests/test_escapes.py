@@ -14,7 +14,7 @@ from tests.escapes_support.attack import Attack, load_attacks
 from tests.escapes_support.corpus import Corpus
 from tests.escapes_support.seen import GRANTED, Seen
 from tests.escapes_support.unprivileged import NoInterpreter, run_as_nobody
-from toolfold.engines.process.launch import LANDLOCK, NAMESPACE, Tier
+from toolfold.engines.process.zygote_launch import LANDLOCK, NAMESPACE, Tier
 from toolfold.errors import EngineUnavailable
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")

@@ -9,7 +9,7 @@ import pytest
 from tests.killed import ASK
 from toolfold import File, Limits, Outcome, Reply, Runtime, UsageError
 from toolfold.batches import Item
-from toolfold.checking import LARGE_TEXT_CHARACTERS
+from toolfold.check_runner import LARGE_TEXT_CHARACTERS
 from toolfold.ledger.sqlite.store import SqliteLedger
 
 READERS = {

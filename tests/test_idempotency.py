@@ -4,8 +4,8 @@ import pytest
 
 from toolfold import Runtime, UsageError
 from toolfold.orchestrator import ProgrammaticToolExecutor, ToolCatalog, ToolDefinition, ToolParameter, call_context
-from toolfold.sources.functions import as_tool
-from toolfold.tools.steps import Retry, wrappers
+from toolfold.sources.function_tools import as_tool
+from toolfold.tools.router_steps import Retry, wrappers
 from toolfold.tools.tool import CallContext, Tool
 
 

@@ -11,7 +11,7 @@ from toolfold import Runtime
 from toolfold.ledger.sqlite.store import SqliteLedger
 from toolfold.models import ToolSpec
 from toolfold.runtime import RuntimeSettings
-from toolfold.tools.learning import MOST_TOOLS
+from toolfold.tools.learned_replies import MOST_TOOLS
 from toolfold.tools.tool import Tool
 
 REPLY = {"id": 1, "name": "Ada", "an odd key": 2}

@@ -1,5 +1,5 @@
-from toolfold.display import describe_media, images_in, value_as_json
 from toolfold.models import MIB, File, Media
+from toolfold.outcome_views import describe_media, images_in, value_as_json
 
 PICTURE = Media(kind="image", mime="image/png", data=b"png")
 

@@ -9,8 +9,8 @@ from inline_snapshot import snapshot
 
 import toolfold
 from toolfold import CallRecord, File, Media, Outcome, Problem, Runtime, UsageError, run_sync
-from toolfold.display import CALL_FIELDS
-from toolfold.ledger.open import open_ledger
+from toolfold.ledger.ledger_factory import open_ledger
+from toolfold.outcome_views import CALL_FIELDS
 
 PNG = b"\x89PNG\r\n\x1a\n"
 

@@ -9,10 +9,10 @@ import pytest
 from toolfold import Outcome, Paused, Reply, Runtime, ToolSpec
 from toolfold.models import Problem
 from toolfold.program.check import Checker
-from toolfold.sources.functions import as_tool
+from toolfold.sources.function_tools import as_tool
 from toolfold.tools.catalog import Catalog
 from toolfold.tools.tool import Tool, unique_names, with_name
-from toolfold_guest.shared.names import RESERVED
+from toolfold_guest.shared.reserved_names import RESERVED
 
 NAMES = ("open", "map", "iter", "object", "super", "Exception", "hasattr", "setattr", "sum", "filter", "print")
 

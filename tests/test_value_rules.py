@@ -19,10 +19,10 @@ from hypothesis import strategies as st
 
 from toolfold.engines.monty.values import UnsendableError, plain
 from toolfold.errors import ToolError
-from toolfold.tools.values import to_value
-from toolfold_guest.program.values import Unsendable, encode
+from toolfold.tools.sendable_values import to_value
+from toolfold_guest.program.value_encoder import Unsendable, encode
 from toolfold_guest.shared.value_rules import LONGEST_RANGE, MAX_DEPTH, MAX_DIGITS
-from toolfold_guest.shared.wire import BYTES_KEY
+from toolfold_guest.shared.wire_format import BYTES_KEY
 
 REFUSED: Final = "refused"
 

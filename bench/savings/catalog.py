@@ -23,7 +23,7 @@ from bench.savings.tokens import Count, reply_text, tokenizer
 from tests.clients.claude_code.cli import ROOT, SEARCH, TOOL, Case, Seen, run
 from tests.servers.cases import CASES
 from tests.servers.install import CannotInstall, install_npm, install_python
-from toolfold.interfaces.mcp.offer import description_limit
+from toolfold.interfaces.mcp.offered_tools import description_limit
 
 PACKAGES = ROOT / "build" / "clients" / "claude-code"
 VERSION = "2.1.325"

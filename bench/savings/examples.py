@@ -9,7 +9,7 @@ import toolfold
 from bench.savings.task import GoldCall, Task, Turn, logged
 from examples.demo.tools import get_budget, get_expenses, list_people
 from toolfold.models import ToolSpec
-from toolfold.sources.functions import as_tool
+from toolfold.sources.function_tools import as_tool
 from toolfold.tools.tool import Tool
 
 ROOT = Path(__file__).parents[2]

@@ -8,7 +8,7 @@ from rich.table import Table
 from bench.savings import openings
 from bench.savings.task import Task
 from bench.savings.tokens import Count
-from toolfold.interfaces.mcp.texts import ENTRY_NAME
+from toolfold.interfaces.mcp.prompt_texts import ENTRY_NAME
 from toolfold.prompts.catalog import HEADER, dense_text
 
 JSON = "JSON definitions, direct"

@@ -12,7 +12,7 @@ from pydantic_ai.usage import RunUsage
 
 from bench.savings.tokens import reply_text
 from toolfold.frameworks import openai_tool
-from toolfold.interfaces.mcp.offer import DescriptionWriter, Offer
+from toolfold.interfaces.mcp.offered_tools import DescriptionWriter, Offer
 from toolfold.interfaces.mcp.server import McpServer
 from toolfold.models import ToolSpec
 from toolfold.pydantic_ai import CodeModeToolset

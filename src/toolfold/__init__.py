@@ -24,17 +24,17 @@ from toolfold.models import (
 )
 
 if TYPE_CHECKING:
-    from toolfold.display import value_as_json
-    from toolfold.execution.pause import PausedLimits
+    from toolfold.execution.pauses import PausedLimits
     from toolfold.execution.registry import Answers, BackgroundExecution, drive, refuse_approvals
-    from toolfold.interfaces.library import from_config
+    from toolfold.interfaces.config_runtime import from_config
+    from toolfold.outcome_views import value_as_json
     from toolfold.prompts.python_stubs import prompt_text
     from toolfold.runtime import Runtime, RuntimeSettings, run_sync
     from toolfold.sessions import SessionLimits
     from toolfold.sessions.stores import FolderStore
-    from toolfold.sources.functions import as_tool, tool
+    from toolfold.sources.function_tools import as_tool, tool
     from toolfold.sources.openapi.source import openapi_tools
-    from toolfold.sources.shell import shell_tool
+    from toolfold.sources.shell_commands import shell_tool
     from toolfold.tools.policy import Policy
     from toolfold.tools.tool import CallContext, Decision, Tool
 
@@ -91,21 +91,21 @@ __getattr__ = lazy_exports(
         "Decision": "toolfold.tools.tool",
         "Policy": "toolfold.tools.policy",
         "FolderStore": "toolfold.sessions.stores",
-        "PausedLimits": "toolfold.execution.pause",
+        "PausedLimits": "toolfold.execution.pauses",
         "Runtime": "toolfold.runtime",
         "RuntimeSettings": "toolfold.runtime",
         "SessionLimits": "toolfold.sessions",
         "Tool": "toolfold.tools.tool",
-        "as_tool": "toolfold.sources.functions",
+        "as_tool": "toolfold.sources.function_tools",
         "drive": "toolfold.execution.registry",
-        "from_config": "toolfold.interfaces.library",
+        "from_config": "toolfold.interfaces.config_runtime",
         "openapi_tools": "toolfold.sources.openapi.source",
         "prompt_text": "toolfold.prompts.python_stubs",
         "refuse_approvals": "toolfold.execution.registry",
         "run_sync": "toolfold.runtime",
-        "shell_tool": "toolfold.sources.shell",
-        "tool": "toolfold.sources.functions",
-        "value_as_json": "toolfold.display",
+        "shell_tool": "toolfold.sources.shell_commands",
+        "tool": "toolfold.sources.function_tools",
+        "value_as_json": "toolfold.outcome_views",
     },
 )
 

@@ -1,9 +1,9 @@
 """The public names of the gem interface; see `toolfold.interfaces.gem`."""
 
-from toolfold.interfaces.gem.actions import FiveValues
-from toolfold.interfaces.gem.batch import ProgramBatch
+from toolfold.interfaces.gem.action_text import FiveValues
 from toolfold.interfaces.gem.local_tools import LocalTools, create_filesystem_tool, create_memory_tool
-from toolfold.interfaces.gem.tool import (
+from toolfold.interfaces.gem.program_batch import ProgramBatch
+from toolfold.interfaces.gem.program_tool import (
     Executor,
     ProgrammaticToolCallingTool,
     create_programmatic_tool_calling_tool_http,

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 from toolfold.lazy_exports import lazy_exports
 
 if TYPE_CHECKING:
-    from toolfold.interfaces.mcp.offer import Offer
+    from toolfold.interfaces.mcp.offered_tools import Offer
     from toolfold.interfaces.mcp.server import McpServer
     from toolfold.sources.mcp import Bridge, OAuth, Server, ServerStatus
 
@@ -24,7 +24,7 @@ __getattr__ = lazy_exports(
         "Bridge": "toolfold.sources.mcp",
         "McpServer": "toolfold.interfaces.mcp.server",
         "OAuth": "toolfold.sources.mcp",
-        "Offer": "toolfold.interfaces.mcp.offer",
+        "Offer": "toolfold.interfaces.mcp.offered_tools",
         "Server": "toolfold.sources.mcp",
         "ServerStatus": "toolfold.sources.mcp",
     },

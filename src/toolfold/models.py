@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, TypedDict
 
 import msgspec
 
-from toolfold.display import OutcomeViews
+from toolfold.outcome_views import OutcomeViews
 
 # Any: a JSON value is recursive, and recursive aliases make every signature unreadable in mypy.
 Json: TypeAlias = Any

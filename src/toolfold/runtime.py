@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, Self, Unpack, overload
 import msgspec
 
 from toolfold import fork_safety
-from toolfold.checking import Checks
+from toolfold.check_runner import Checks
 from toolfold.engines.base import (
     Called,
     Died,
@@ -32,7 +32,7 @@ from toolfold.errors import EngineCrashed, Fenced, LedgerFailed, UsageError
 from toolfold.events import Listeners
 from toolfold.execution.calls import serve_direct
 from toolfold.execution.described_files import DescribedFiles, describe_files
-from toolfold.execution.pause import PausedLimits
+from toolfold.execution.pauses import PausedLimits
 from toolfold.execution.registry import BackgroundExecution, ExecutionControl, LiveExecutions
 from toolfold.execution.request import (
     OwnedLedger,
@@ -48,11 +48,11 @@ from toolfold.execution.start import ExecutionPlanner, RuntimeTools
 from toolfold.ledger import base
 from toolfold.models import Call, Limits, Outcome, Paused, ProgramOptions, Reply, StartOptions
 from toolfold.sessions import SessionLimits, Sessions
-from toolfold.sources.functions import as_tool
+from toolfold.sources.function_tools import as_tool
 from toolfold.telemetry import usual_listeners
-from toolfold.tools.learning import create_learning
+from toolfold.tools.learned_replies import create_learning
 from toolfold.tools.policy import Policy
-from toolfold.tools.steps import wrappers
+from toolfold.tools.router_steps import wrappers
 from toolfold.tools.tool import CallContext
 
 if TYPE_CHECKING:

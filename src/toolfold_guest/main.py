@@ -21,22 +21,22 @@ from collections.abc import Callable
 from typing import Any, NoReturn
 
 from toolfold_guest import preload
-from toolfold_guest.calls import pending
+from toolfold_guest.calls import pending_call
 from toolfold_guest.calls.channel import Channel
-from toolfold_guest.calls.messages import GuestInbox, GuestOutbox
+from toolfold_guest.calls.message_transport import GuestInbox, GuestOutbox
 from toolfold_guest.preload import use as use_set
 from toolfold_guest.program import event_loop, replay, termination
 from toolfold_guest.program.compiler import RETURN_NAME, compile_in_parts, compile_program
 from toolfold_guest.program.namespace import Namespace, lenient_loads, preset
-from toolfold_guest.program.output import Outlet, Stream, add_low_level_output
+from toolfold_guest.program.output_streams import Outlet, Stream, add_low_level_output
 from toolfold_guest.program.replay import GuestTape, give, install, place, seed_random, take_back
 from toolfold_guest.program.termination import hints_of
-from toolfold_guest.program.values import encode_value
-from toolfold_guest.shared import names as shared_names
+from toolfold_guest.program.value_encoder import encode_value
+from toolfold_guest.shared import reserved_names as shared_names
 from toolfold_guest.shared.call_style import ToolFacts, style_of
-from toolfold_guest.shared.names import NOTEBOOK_NAMES
-from toolfold_guest.shared.wire import HEADER, PLAIN, PROGRAM, REPLY, START, text_bytes
-from toolfold_guest.stdlib import no_network, notebook, patches
+from toolfold_guest.shared.reserved_names import NOTEBOOK_NAMES
+from toolfold_guest.shared.wire_format import HEADER, PLAIN, PROGRAM, REPLY, START, text_bytes
+from toolfold_guest.stdlib import blocked_calls, interpreter_patches, notebook
 from toolfold_guest.stdlib.notebook import Returned
 from toolfold_guest.stdlib_names import (
     AF_UNIX,
@@ -108,8 +108,8 @@ def prepare(library_set: str) -> None:
     replay.prepare()
     termination.prepare()
     notebook.prepare()
-    no_network.prepare()
-    pending.teach_inspect()
+    blocked_calls.prepare()
+    pending_call.teach_inspect()
     json.loads = lenient_loads  # type: ignore[assignment]  # takes more than the original
     loop = _state.loop = event_loop.GuestLoop()
     event_loop.install(loop)
@@ -118,8 +118,8 @@ def prepare(library_set: str) -> None:
     _state.streams = sys.__stdout__, sys.__stderr__ = Stream(stdout), Stream(stderr)  # type: ignore[misc]  # none so far
     inbox, outbox = GuestInbox(loop), GuestOutbox(stdout, stderr, _state.streams)
     _state.channel = loop.poll_selector.channel = Channel(loop, inbox, outbox)
-    patches.heed_signals(_state.streams)
-    patches.count_own_frames()
+    interpreter_patches.heed_signals(_state.streams)
+    interpreter_patches.count_own_frames()
     _state.file = "program.py"
     _state.session = ModuleType("__main__")
     _state.look_for_program = (poll := select.poll()).poll

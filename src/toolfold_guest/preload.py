@@ -5,8 +5,8 @@ import importlib
 import sys
 from collections.abc import Iterable, Sequence
 
-from toolfold_guest.jail import kernel
-from toolfold_guest.shared.names import DATA_LIBRARIES, SCIENCE_LIBRARIES
+from toolfold_guest.jail import kernel_calls
+from toolfold_guest.shared.reserved_names import DATA_LIBRARIES, SCIENCE_LIBRARIES
 
 STDLIB = (
     "base64", "bisect", "collections", "copy", "csv", "dataclasses", "datetime", "decimal", "fractions", "glob",
@@ -114,7 +114,7 @@ def _load(name: str) -> None:
     # A package may raise anything; the operator has to know which one it was.
     except BaseException as error:  # noqa: BLE001
         reason = f"{type(error).__name__}: {error}".splitlines()[0]
-        raise kernel.JailError(f"{name!r} in libraries.preload cannot be imported ({reason})") from None
+        raise kernel_calls.JailError(f"{name!r} in libraries.preload cannot be imported ({reason})") from None
 
 
 def _add(path: str) -> None:

@@ -24,10 +24,10 @@ from typing import Any, Final, NoReturn
 
 from toolfold_guest import preload
 from toolfold_guest import preload as toolfold_guest_preload
-from toolfold_guest.jail import kernel, lockdown
-from toolfold_guest.jail.kernel import PROC_FD, take
+from toolfold_guest.jail import kernel_calls, lockdown
+from toolfold_guest.jail.kernel_calls import PROC_FD, take
 from toolfold_guest.jail.lockdown import ForkPlan, Lockdown
-from toolfold_guest.shared.folders import remove_tree
+from toolfold_guest.shared.folder_removal import remove_tree
 from toolfold_guest.stdlib_names import duplicate, write
 
 CONTROL_FD: Final = lockdown.SOCKET_FD
@@ -44,7 +44,7 @@ _THREAD_STACK_BYTES: Final = 2 * 1024 * 1024
 def main() -> NoReturn:
     control = socket.socket(fileno=CONTROL_FD)
     try:
-        kernel.die_with_parent()
+        kernel_calls.die_with_parent()
         server = _Server(control, json.loads(control.recv(MAX_MESSAGE_BYTES)))
     # Whatever it is, the host must hear of it in one line instead of silence.
     except BaseException as error:  # noqa: BLE001
@@ -53,7 +53,9 @@ def main() -> NoReturn:
 
 
 def _fail(control: socket.socket, error: BaseException) -> NoReturn:
-    reason = str(error) if isinstance(error, kernel.JailError) else f"the fork server did not start: {describe(error)}"
+    reason = (
+        str(error) if isinstance(error, kernel_calls.JailError) else f"the fork server did not start: {describe(error)}"
+    )
     with contextlib.suppress(OSError):  # the host may be gone
         control.send(json.dumps({"failed": reason}).encode())
     os._exit(1)
@@ -94,7 +96,7 @@ class _Server:
         self._rehearse, self._main = _do_nothing if is_single else loop.rehearse, loop.main
         # Blocked and read from a descriptor: a handler could run in the middle of a fork.
         signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGCHLD})
-        self._children = kernel.signal_fd(signal.SIGCHLD)
+        self._children = kernel_calls.signal_fd(signal.SIGCHLD)
         # A collection writes to the header of every object it looks at, and a guest would copy all those pages.
         gc.collect()
         gc.freeze()
@@ -157,13 +159,13 @@ class _Server:
         plan = self._plan(limits, folder)
         # It holds for the next child only, which becomes the first process of it.
         if self._has_pid_namespaces:
-            kernel.unshare(kernel.NEWPID)
-        process: int = kernel.fork()
+            kernel_calls.unshare(kernel_calls.NEWPID)
+        process: int = kernel_calls.fork()
         if process == 0:
             self._become_guest(fd, plan, folder)
         # Back again: the next guest needs a namespace of its own, and the helpers none.
         if self._has_pid_namespaces:
-            kernel.setns(self._pid_namespace, kernel.NEWPID)
+            kernel_calls.setns(self._pid_namespace, kernel_calls.NEWPID)
         if process < 0:
             raise OSError(0, "fork refused: too many processes, or too little memory")
         return process
@@ -250,11 +252,11 @@ def _remove(folder: str) -> None:
     """A few files at once, more in a process of its own: other programs must not wait for it."""
     if _is_small(folder):
         remove_tree(folder)
-    elif kernel.fork() == 0:
+    elif kernel_calls.fork() == 0:
         try:
             os.close(CONTROL_FD)
             # The builder of the jail removes what is left.
-            kernel.die_with_parent()
+            kernel_calls.die_with_parent()
             remove_tree(folder)
         finally:
             os._exit(0)
@@ -315,4 +317,4 @@ def collapse() -> None:
             # Huge pages begin at their own multiples; what lies before the first and after the last stays as it is.
             first = -(-start // _HUGE_BYTES) * _HUGE_BYTES
             for address in range(first, end - _HUGE_BYTES + 1, _HUGE_BYTES):
-                kernel.collapse_pages(address, _HUGE_BYTES)
+                kernel_calls.collapse_pages(address, _HUGE_BYTES)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from toolfold.config.find import read_env_file
+from toolfold.config.discovery import read_env_file
 from toolfold.errors import UsageError
 
 

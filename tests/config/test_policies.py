@@ -7,9 +7,9 @@ import pytest
 from toolfold import UsageError
 from toolfold.config import PolicyConfig, parse_config
 from toolfold.config.build import runtime_settings, with_policies
-from toolfold.sources.functions import tool_from_function
+from toolfold.sources.function_tools import tool_from_function
 from toolfold.tools.catalog import Catalog
-from toolfold.tools.remote import ShippedTool, shipment
+from toolfold.tools.remote_descriptions import ShippedTool, shipment
 
 NODES_DO_IT: dict[str, Any] = {"timeout_seconds": 7, "retry": "always"}
 """A value of each key."""
@@ -36,7 +36,7 @@ def shipped(policy: dict[str, Any]) -> ShippedTool:
 
 
 def test_every_key_is_heeded_by_nodes_or_by_the_runtime() -> None:
-    assert {*NODES_DO_IT, *THE_RUNTIME_MUST} == set(PolicyConfig.model_fields), "see tools/remote.py"
+    assert {*NODES_DO_IT, *THE_RUNTIME_MUST} == set(PolicyConfig.model_fields), "see tools/remote_descriptions.py"
     assert not NODES_DO_IT.keys() & THE_RUNTIME_MUST.keys()
 
 

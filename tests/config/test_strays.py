@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from toolfold.config import Config, load_config
-from toolfold.interfaces.http.setup import open_app
-from toolfold.interfaces.mcp.setup import create_mcp_server
+from toolfold.interfaces.http.server_setup import open_app
+from toolfold.interfaces.mcp.server_setup import create_mcp_server
 
 TEXT = """
 tools:

@@ -16,7 +16,7 @@ from mcp.server.subscriptions import PromptsListChanged, ToolsListChanged
 from mcp.shared.exceptions import MCPError
 
 from tests.conformance import long_tools
-from toolfold.interfaces.mcp.clients import is_legacy
+from toolfold.interfaces.mcp.client_sessions import is_legacy
 from toolfold.interfaces.mcp.server import McpServer
 
 Context = ServerRequestContext[Any, Any]

@@ -9,9 +9,9 @@ import mcp_types as types
 from mcp.server.context import ServerRequestContext
 from mcp.shared.exceptions import MCPError
 
-from toolfold.interfaces.mcp.program import CURRENT
+from toolfold.interfaces.mcp.client_program import CURRENT
+from toolfold.interfaces.mcp.program_tasks import TASKS, has_tasks
 from toolfold.interfaces.mcp.server import McpServer
-from toolfold.interfaces.mcp.tasks import TASKS, has_tasks
 
 Context = ServerRequestContext[Any, Any]
 Params = types.CallToolRequestParams

@@ -5,12 +5,12 @@ import sys
 
 from tests.conformance.fixtures import add_fixtures
 from tests.conformance.long_tools import ask_person, break_down
-from toolfold.interfaces.mcp.clients import Clients
-from toolfold.interfaces.mcp.offer import Offer
+from toolfold.interfaces.mcp.client_sessions import Clients
+from toolfold.interfaces.mcp.offered_tools import Offer
 from toolfold.interfaces.mcp.server import McpServer
 from toolfold.interfaces.mcp.transports import serve_http
 from toolfold.runtime import Runtime, RuntimeSettings
-from toolfold.sources.functions import as_tool
+from toolfold.sources.function_tools import as_tool
 
 
 async def main() -> None:

@@ -31,7 +31,7 @@ import time
 from pathlib import Path
 
 from toolfold import Runtime, tool
-from toolfold.ledger.open import open_ledger
+from toolfold.ledger.ledger_factory import open_ledger
 
 given = {{}}
 

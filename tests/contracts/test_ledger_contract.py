@@ -36,7 +36,7 @@ from toolfold.ledger.memory import MemoryLedger
 from toolfold.ledger.redis.store import RedisLedger
 from toolfold.ledger.sqlite.store import SqliteLedger
 from toolfold.models import Call, CallRecord, ContextSaved, Program
-from toolfold.tools.learning import MOST_TOOLS, Lesson
+from toolfold.tools.learned_replies import MOST_TOOLS, Lesson
 from toolfold.tools.reply_shapes import merge_reply_shapes, shape_of_reply
 
 AnyLedger = MemoryLedger | SqliteLedger | RedisLedger

@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from toolfold_guest.jail import kernel
+from toolfold_guest.jail import kernel_calls
 
 NOT_INSTALLED = 77
 ACTIONS = {"SCMP_ACT_ALLOW": 0x7FFF0000, "SCMP_ACT_ERRNO": 0x00050001}
@@ -43,12 +43,12 @@ def impose(profile: dict[str, Any]) -> None:
         for name in rule["names"]:
             number = library.seccomp_syscall_resolve_name(name.encode())
             if number >= 0:  # else not on this machine, or newer than the library: runtimes leave it out, too
-                kernel.check(library.seccomp_rule_add_array(context, action, number, len(rows), array), name)
-    kernel.check(library.seccomp_load(context), "seccomp_load")
+                kernel_calls.check(library.seccomp_rule_add_array(context, action, number, len(rows), array), name)
+    kernel_calls.check(library.seccomp_load(context), "seccomp_load")
 
 
 if __name__ == "__main__":
-    kernel.drop_bounding_set()
-    kernel.drop_capabilities()
+    kernel_calls.drop_bounding_set()
+    kernel_calls.drop_capabilities()
     impose(json.loads(Path(sys.argv[1]).read_text(encoding="utf-8")))
     os.execv(sys.executable, [sys.executable, "-B", *sys.argv[2:]])

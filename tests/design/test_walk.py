@@ -11,7 +11,7 @@ import pytest
 
 import toolfold
 from toolfold.interfaces.cli.commands.run import run_program
-from toolfold.interfaces.cli.inputs import RunOptions
+from toolfold.interfaces.cli.program_inputs import RunOptions
 
 SOURCE = Path(toolfold.__file__).parent
 PAGE = Path(__file__).parents[2] / "design" / "walk.md"

@@ -12,7 +12,7 @@ import pytest
 
 from toolfold.engines.base import Called, Died, Ended, Order
 from toolfold.engines.monty import MontyEngine
-from toolfold.engines.monty.rewrite import Prepared, prelude, prepare
+from toolfold.engines.monty.source_rewrite import Prepared, prelude, prepare
 from toolfold.errors import EngineUnavailable, UsageError
 from toolfold.models import Limits, Program, Reply, ToolSpec
 

@@ -7,7 +7,7 @@ import json
 
 from tests.escapes_support.attack import HOST_SIDE, LINEAGE, load_attacks
 from tests.escapes_support.corpus import Corpus
-from toolfold.engines.process.launch import NAMESPACE
+from toolfold.engines.process.zygote_launch import NAMESPACE
 
 
 async def _verdicts() -> dict[str, str]:

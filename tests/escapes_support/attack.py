@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
-from toolfold.engines.process.launch import LAYERS, NAMESPACE, Tier
+from toolfold.engines.process.zygote_launch import LAYERS, NAMESPACE, Tier
 
 FOLDER: Final = Path(__file__).parents[1] / "escapes"
 HOST_SIDE: Final = frozenset({"protocol", "collector"})

@@ -17,7 +17,7 @@ from tests.escapes_support.seen import Seen, order_for
 from tests.escapes_support.shared_process import run_in_shared_process
 from toolfold.engines.base import Order
 from toolfold.engines.process import ProcessEngine
-from toolfold.engines.process.launch import Tier
+from toolfold.engines.process.zygote_launch import Tier
 from toolfold.models import InstalledSet, Limits
 
 

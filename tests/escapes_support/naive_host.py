@@ -22,11 +22,11 @@ from typing import Any
 from tests.escapes_support.seen import BLOB, TOOLS, Seen, open_descriptors
 from toolfold.engines.base import Order
 from toolfold.engines.process.guest import Guest
-from toolfold.engines.process.launch import LaunchPlan, Tier
 from toolfold.engines.process.zygote import Zygote
+from toolfold.engines.process.zygote_launch import LaunchPlan, Tier
 from toolfold.models import Media, Reply
 from toolfold.protocol.codec import encode_facts, encode_program, encode_reply, encode_start, tool_facts
-from toolfold_guest.shared.wire import BYTES_KEY, CALLS, ENDED, HEADER, MEDIA_KEY
+from toolfold_guest.shared.wire_format import BYTES_KEY, CALLS, ENDED, HEADER, MEDIA_KEY
 
 _FIRST_WORD_SECONDS = 1.0
 _QUIET_SECONDS = 0.15

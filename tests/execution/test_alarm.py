@@ -4,7 +4,7 @@ import asyncio
 import time
 from collections.abc import Callable
 
-from toolfold.execution.clock import Alarm, WallClock
+from toolfold.execution.wall_clock import Alarm, WallClock
 
 
 def soon() -> float:
@@ -91,7 +91,7 @@ async def test_a_clock_that_stops_between_its_time_and_its_turn_does_not_ring() 
 
 
 async def test_a_clock_ticks_until_it_rings(monkeypatch) -> None:
-    monkeypatch.setattr("toolfold.execution.clock.TICK_SECONDS", 0.01)
+    monkeypatch.setattr("toolfold.execution.wall_clock.TICK_SECONDS", 0.01)
     told, is_over = list[str](), asyncio.Event()
     clock = WallClock(0.035, Alarm(), noting(told, "rang", is_over), noting(told, "tick"))
 

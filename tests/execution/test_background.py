@@ -12,7 +12,7 @@ from toolfold import Outcome, Paused, Runtime, ToolSpec, UsageError, tool
 from toolfold.engines.base import EngineWrapper, Order, Run
 from toolfold.engines.process import ProcessEngine
 from toolfold.errors import Fenced
-from toolfold.execution.output import Part, Place
+from toolfold.execution.program_output import Part, Place
 from toolfold.ledger.base import Moment
 from toolfold.ledger.memory import MemoryLedger
 from toolfold.models import Limits, Reply
@@ -294,7 +294,7 @@ async def test_a_standing_answer_for_one_in_the_background() -> None:
 async def test_the_wall_clock_goes_on_where_it_stood_in_another_process(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("toolfold.execution.clock.TICK_SECONDS", 0.05)
+    monkeypatch.setattr("toolfold.execution.wall_clock.TICK_SECONDS", 0.05)
     path, gate = tmp_path / "ledger.sqlite", Gate()
     limits = Limits(wall_seconds=60)
     async with Runtime([gate.tool()], ledger=path) as runtime:

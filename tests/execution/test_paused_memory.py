@@ -7,7 +7,7 @@ import pytest
 from toolfold import Outcome, Paused, Reply, Runtime, ToolSpec
 from toolfold.engines.process import guest
 from toolfold.errors import UsageError
-from toolfold.execution.pause import PausedLimits, PausedMemory
+from toolfold.execution.pauses import PausedLimits, PausedMemory
 from toolfold.models import MIB
 from toolfold.runtime import RuntimeSettings
 

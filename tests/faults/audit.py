@@ -6,7 +6,7 @@ import msgspec
 
 from tests.faults.judge import Recorded
 from toolfold.ledger.base import CallEntry, ExecutionHistory, ReplyEntry
-from toolfold.ledger.open import open_ledger
+from toolfold.ledger.ledger_factory import open_ledger
 
 _MOST = 1_000_000
 

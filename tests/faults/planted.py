@@ -11,13 +11,13 @@ from typing import Any, Final
 import msgspec
 
 from toolfold.execution.execution import ExecutionRecord
-from toolfold.execution.history import ReplayHistory, Rerun
+from toolfold.execution.recorded_history import ReplayHistory, Rerun
 from toolfold.ledger.base import ExecutionHistory, ReplyEntry, TapeEntry
-from toolfold.ledger.redis import scripts
+from toolfold.ledger.redis import lua_scripts
 from toolfold.ledger.redis.leases import Leases
 from toolfold.ledger.sqlite import writer
 from toolfold.ledger.sqlite.store import SqliteLedger
-from toolfold.ledger.sqlite.write_ahead import WriteAheadLog
+from toolfold.ledger.sqlite.write_ahead_log import WriteAheadLog
 from toolfold.sessions.sessions import Sessions
 
 _LATE_SECONDS: Final = 30.0
@@ -144,9 +144,9 @@ def _mark_no_end() -> None:
 def _ignore_fence() -> None:
     usual = "if there[1] ~= epoch then return 'fenced' end"
     follows = "if there[3] ~= follows then return 'fenced' end"
-    assert usual in scripts.WRITE
-    assert follows in scripts.WRITE
-    scripts.WRITE = scripts.WRITE.replace(usual, "").replace(follows, "")
+    assert usual in lua_scripts.WRITE
+    assert follows in lua_scripts.WRITE
+    lua_scripts.WRITE = lua_scripts.WRITE.replace(usual, "").replace(follows, "")
 
     async def lost_none(*_: Any, **__: Any) -> list[str]:
         return []
@@ -160,8 +160,8 @@ def _ignore_fence() -> None:
 
 def _write_twice() -> None:
     usual = "if body ~= '' then redis.call('RPUSH', pieces, body) end"
-    assert usual in scripts.WRITE
-    scripts.WRITE = scripts.WRITE.replace(usual, usual.replace("pieces, body", "pieces, body, body"))
+    assert usual in lua_scripts.WRITE
+    lua_scripts.WRITE = lua_scripts.WRITE.replace(usual, usual.replace("pieces, body", "pieces, body, body"))
 
 
 def _wipe_files() -> None:
@@ -172,7 +172,7 @@ def _wipe_files() -> None:
 
 
 def _fail_plainly() -> None:
-    from toolfold.interfaces.http.rounds import Rounds
+    from toolfold.interfaces.http.continuation_rounds import Rounds
 
     usual, numbers = Rounds.continue_execution, itertools.count()
 
@@ -185,15 +185,15 @@ def _fail_plainly() -> None:
 
 
 def _answer_anew() -> None:
-    from toolfold.interfaces.http import rounds
+    from toolfold.interfaces.http import continuation_rounds
 
-    usual, numbers = rounds.recorded_response, itertools.count()
+    usual, numbers = continuation_rounds.recorded_response, itertools.count()
 
     def ended_before(*arguments: Any) -> Any:
         answer = usual(*arguments)
         return replace(answer, body={**answer.body, "number": next(numbers)})
 
-    rounds.recorded_response = ended_before
+    continuation_rounds.recorded_response = ended_before
 
 
 BUGS: Final[dict[str, Callable[[], None]]] = {

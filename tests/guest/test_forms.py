@@ -9,8 +9,8 @@ import pytest
 import sympy
 
 from toolfold.errors import ToolError
-from toolfold.tools.values import to_value
-from toolfold_guest.program.values import encode, encode_value
+from toolfold.tools.sendable_values import to_value
+from toolfold_guest.program.value_encoder import encode, encode_value
 from toolfold_guest.shared.value_rules import TABLE
 
 PROGRAMS_PAGE = Path(__file__).parent.parent.parent / "docs" / "programs.md"

@@ -5,8 +5,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from toolfold_guest.shared import polling
-from toolfold_guest.shared.polling import FEWEST_SKIPS, LOOKS, MOST_SKIPS, Patience
+from toolfold_guest.shared import adaptive_polling
+from toolfold_guest.shared.adaptive_polling import FEWEST_SKIPS, LOOKS, MOST_SKIPS, Patience
 
 
 class Counted:
@@ -35,7 +35,7 @@ class Counted:
 
 @pytest.fixture(autouse=True)
 def two_cores(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(polling, "HAS_OTHER_CORE", True)
+    monkeypatch.setattr(adaptive_polling, "HAS_OTHER_CORE", True)
 
 
 @pytest.fixture
@@ -78,6 +78,6 @@ def test_a_message_in_time_makes_it_worth_looking_again(ends: tuple[socket.socke
 def test_nobody_looks_where_there_is_one_core(
     ends: tuple[socket.socket, socket.socket], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(polling, "HAS_OTHER_CORE", False)
+    monkeypatch.setattr(adaptive_polling, "HAS_OTHER_CORE", False)
 
     assert Counted(ends[0]).looks_of(1000) == [0] * 1000

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from toolfold_guest.jail.kernel import SyscallList, take
+from toolfold_guest.jail.kernel_calls import SyscallList, take
 
 
 @pytest.fixture

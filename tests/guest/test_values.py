@@ -21,7 +21,7 @@ import pandas as pd
 import pytest
 from PIL import Image
 
-from toolfold_guest.program.values import Unsendable, encode, encode_value
+from toolfold_guest.program.value_encoder import Unsendable, encode, encode_value
 from toolfold_guest.shared.value_rules import MAX_DEPTH
 
 

@@ -5,7 +5,7 @@ from typing import Final
 
 from tests.escapes_support.attack import Attack, load_attacks
 from tests.escapes_support.corpus import Corpus
-from toolfold.engines.process.launch import LANDLOCK, NAMESPACE
+from toolfold.engines.process.zygote_launch import LANDLOCK, NAMESPACE
 from toolfold.errors import EngineUnavailable
 
 ITEMS: Final = {

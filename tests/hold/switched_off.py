@@ -15,21 +15,21 @@ from typing import Any
 import jwt
 import msgspec
 
-from toolfold import checking
-from toolfold.execution.pause import PausedMemory
+from toolfold import check_runner
+from toolfold.execution.pauses import PausedMemory
 from toolfold.interfaces.cli import main
-from toolfold.interfaces.http import app, files, requests, setup
+from toolfold.interfaces.http import app, file_routes, request_models, server_setup
 from toolfold.interfaces.http.access import auth, jwt_auth, rate_limits
-from toolfold.interfaces.http.body import Intake
-from toolfold.interfaces.server import listen
-from toolfold.interfaces.server.listen import ConnectionLimits
-from toolfold.protocol import machine
+from toolfold.interfaces.http.body_reader import Intake
+from toolfold.interfaces.server import http_server
+from toolfold.interfaces.server.http_server import ConnectionLimits
+from toolfold.protocol import state_machine
 from toolfold.sessions.sessions import Quota
 from toolfold.sources import function_schema
 from toolfold.sources.mcp import bridge as bridged
 from toolfold.sources.openapi import operations
-from toolfold.sources.web import responses
-from toolfold.tools import router, steps
+from toolfold.sources.web import reply_values
+from toolfold.tools import router, router_steps
 
 CONTROLS: dict[str, Callable[[], None]] = {}
 
@@ -87,7 +87,7 @@ def _two_ends() -> None:
     async def let_in(self: Any, scope: Any, receive: Any, send: Any) -> None:
         await self._app(scope, receive, send)
 
-    listen._StrictHttp.__call__ = let_in  # type: ignore[method-assign]
+    http_server._StrictHttp.__call__ = let_in  # type: ignore[method-assign]
 
 
 @for_attacks("refused_flood")
@@ -119,7 +119,7 @@ def _patience() -> None:
     def endless(**_: Any) -> ConnectionLimits:
         return ConnectionLimits(connections=100_000, head_seconds=3600.0, write_seconds=3600.0)
 
-    setup.ConnectionLimits = endless  # type: ignore[assignment, misc]
+    server_setup.ConnectionLimits = endless  # type: ignore[assignment, misc]
 
 
 @for_attacks("unread_downloads")
@@ -131,7 +131,7 @@ def _streaming() -> None:
             opened.seek(0)
             yield await asyncio.to_thread(opened.read)
 
-    files._pieces = whole
+    file_routes._pieces = whole
 
 
 # --- programs ----------------------------------------------------------------------------------
@@ -140,19 +140,19 @@ def _streaming() -> None:
 @for_attacks("end_frames")
 def _weight() -> None:
     """a message of a guest is decoded whatever it weighs"""
-    machine.Conversation._weigh = nothing  # type: ignore[method-assign]
+    state_machine.Conversation._weigh = nothing  # type: ignore[method-assign]
 
 
 @for_attacks("large_arguments")
 def _sent_bytes() -> None:
     """a program may send any number of bytes"""
-    begin = machine.Conversation.__init__
+    begin = state_machine.Conversation.__init__
 
     def without_budget(self: Any, *arguments: Any, **options: Any) -> None:
         begin(self, *arguments, **options)
         self._left_bytes = 1 << 60
 
-    machine.Conversation.__init__ = without_budget  # type: ignore[method-assign]
+    state_machine.Conversation.__init__ = without_budget  # type: ignore[method-assign]
 
 
 @for_attacks("wrong_arguments")
@@ -165,7 +165,7 @@ def _first_mistake() -> None:
 @for_attacks("large_programs")
 def _large_checks() -> None:
     """texts of any size are checked in the server's own process"""
-    checking.LARGE_TEXT_CHARACTERS = 1 << 60  # type: ignore[misc]
+    check_runner.LARGE_TEXT_CHARACTERS = 1 << 60  # type: ignore[misc]
 
 
 @for_attacks("console_followers")
@@ -179,7 +179,7 @@ def _followers() -> None:
 def _shares_of_checks() -> None:
     """large texts are checked two at a time, first come, first served"""
     places = asyncio.Semaphore(2)
-    checking._ProcessSlots.of = lambda *_: places  # type: ignore[assignment, method-assign, return-value]
+    check_runner._ProcessSlots.of = lambda *_: places  # type: ignore[assignment, method-assign, return-value]
 
 
 @for_attacks("endless_programs", "console_reruns")
@@ -205,8 +205,8 @@ def _paused_memory() -> None:
 @for_attacks("charset_of_replies")
 def _short_list_of_charsets() -> None:
     """a reply is decoded in the event loop, by whichever codec of Python it names"""
-    responses.codec_of = lambda content_type: content_type.partition("charset=")[2] or "utf-8"
-    responses._LARGE_BYTES = 1 << 60  # type: ignore[misc]
+    reply_values.codec_of = lambda content_type: content_type.partition("charset=")[2] or "utf-8"
+    reply_values._LARGE_BYTES = 1 << 60  # type: ignore[misc]
 
 
 @for_attacks("doubling_document")
@@ -221,13 +221,13 @@ def _bounded_documents() -> None:
 @for_attacks("hostile_schemas", "hostile_server")
 def _expansion() -> None:
     """schemas from outside are taken as they are"""
-    requests.bound_schema = bridged.bound_schema = lambda schema, _: schema
+    request_models.bound_schema = bridged.bound_schema = lambda schema, _: schema
 
 
 @for_attacks("failing_tool")
 def _own_breakers() -> None:
     """one breaker for all tenants"""
-    wrap = steps.BreakerStep.wrap
+    wrap = router_steps.BreakerStep.wrap
 
     def wrap_as_one(self: Any, tool: Any, rest: Any) -> Any:
         watch = wrap(self, tool, rest)
@@ -235,7 +235,7 @@ def _own_breakers() -> None:
             dataclasses.replace(request, context=msgspec.structs.replace(request.context, tenant=""))
         )
 
-    steps.BreakerStep.wrap = wrap_as_one
+    router_steps.BreakerStep.wrap = wrap_as_one
 
 
 @for_attacks("many_sessions")

@@ -11,11 +11,11 @@ from typing import Any
 
 from bench.savings import bfcl
 from bench.savings.tokens import tokenizer
-from toolfold.interfaces.callback import server as callback
+from toolfold.interfaces.callback import child_server as callback
 from toolfold.interfaces.frameworks import program_tool as frameworks
-from toolfold.interfaces.gem.actions import callable_tools, instructions
-from toolfold.interfaces.mcp import texts as mcp
-from toolfold.interfaces.pydantic_ai import render as pydantic_ai
+from toolfold.interfaces.gem.action_text import callable_tools, instructions
+from toolfold.interfaces.mcp import prompt_texts as mcp
+from toolfold.interfaces.pydantic_ai import outcome_returns as pydantic_ai
 from toolfold.models import ToolSpec
 from toolfold.prompts.catalog import HEADER
 

@@ -2,8 +2,8 @@ import json
 
 from toolfold.config import load_config
 from toolfold.config.build import declared_tools, runtime_settings
-from toolfold.interfaces.http.setup import open_app
-from toolfold.interfaces.library import config_tools, open_runtime, permitted_tools
+from toolfold.interfaces.config_runtime import config_tools, open_runtime, permitted_tools
+from toolfold.interfaces.http.server_setup import open_app
 
 OK = {"200": {"description": "ok"}}
 PATHS = {"/a": {"get": {"operationId": "op", "responses": OK}, "delete": {"operationId": "drop", "responses": OK}}}

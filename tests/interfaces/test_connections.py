@@ -12,7 +12,7 @@ from typing import Any
 import httpx
 import pytest
 
-from toolfold.interfaces.server.listen import ConnectionLimits, HttpConnection, HttpServer, listen, rest
+from toolfold.interfaces.server.http_server import ConnectionLimits, HttpConnection, HttpServer, listen, rest
 
 Address = tuple[str, int]
 Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
@@ -222,7 +222,7 @@ async def test_a_server_that_ends_does_not_wait_for_bodies_and_readers_that_neve
 
 
 async def test_a_request_that_is_made_to_wait_may_be_cut_for_one_that_comes() -> None:
-    from toolfold.interfaces.server.listen import rest
+    from toolfold.interfaces.server.http_server import rest
 
     said: list[bool] = []
 

@@ -14,12 +14,12 @@ import mcp_types
 import pytest
 
 from toolfold.interfaces.callback import messages as callback
-from toolfold.interfaces.cli import process
+from toolfold.interfaces.cli import command_process
 from toolfold.interfaces.console import json_shapes
 from toolfold.interfaces.frameworks.program_tool import render_outcome
-from toolfold.interfaces.http import render, requests, rewards
-from toolfold.interfaces.mcp import render as mcp
-from toolfold.interfaces.pydantic_ai import render as pydantic_ai
+from toolfold.interfaces.http import outcome_bodies, request_models, trainer_routes
+from toolfold.interfaces.mcp import outcome_results as mcp
+from toolfold.interfaces.pydantic_ai import outcome_returns as pydantic_ai
 from toolfold.models import NOTHING_RAN, Outcome, Problem, Status
 
 PROBLEMS: dict[Status, Problem | None] = {
@@ -45,7 +45,7 @@ def at_callback(outcome: Outcome) -> Any:
 
 
 def at_command_line(outcome: Outcome) -> Any:
-    return process.exit_of_status(outcome.status)
+    return command_process.exit_of_status(outcome.status)
 
 
 def at_console(outcome: Outcome) -> Any:
@@ -58,12 +58,12 @@ def at_frameworks(outcome: Outcome) -> Any:
 
 
 def at_http(outcome: Outcome) -> Any:
-    answer = render.outcome_response(outcome, session="s", files=[])
+    answer = outcome_bodies.outcome_response(outcome, session="s", files=[])
     return answer.status, answer.body["status"], answer.body.get("error")
 
 
 def at_http_run_code(outcome: Outcome) -> Any:
-    answer = rewards.run_code_response(outcome, requests.RunCodeRequest(code="", language="python"), ())
+    answer = trainer_routes.run_code_response(outcome, request_models.RunCodeRequest(code="", language="python"), ())
     ran = answer["run_result"]
     return answer["status"], ran and (ran["status"], ran["return_code"])
 

@@ -17,9 +17,9 @@ from tests.interfaces.mcp.conftest import run, texts
 from tests.interfaces.pydantic_ai.talk import Talk, calls, program, returns
 from tests.sources.openapi.serving import Answer, Serving
 from toolfold.config import load_config
-from toolfold.interfaces.http.setup import open_app
-from toolfold.interfaces.library import config_tools
-from toolfold.interfaces.mcp.setup import create_mcp_server
+from toolfold.interfaces.config_runtime import config_tools
+from toolfold.interfaces.http.server_setup import open_app
+from toolfold.interfaces.mcp.server_setup import create_mcp_server
 from toolfold.pydantic_ai import CodeModeToolset, ConfigToolset
 
 ECHO = Path(__file__).parent / "cli" / "echo_server.py"

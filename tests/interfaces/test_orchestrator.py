@@ -30,7 +30,7 @@ from toolfold.orchestrator import (
     tool_map,
 )
 from toolfold.tools.policy import Policy
-from toolfold.tools.steps import Breaker, Retry, wrappers
+from toolfold.tools.router_steps import Breaker, Retry, wrappers
 from toolfold.tools.tool import Decision
 
 SOURCE = str(Path(toolfold.__file__).parents[1])

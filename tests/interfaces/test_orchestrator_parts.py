@@ -6,7 +6,7 @@ import pytest
 
 from toolfold.errors import ToolError, ToolNotFound, UsageError
 from toolfold.orchestrator import MCPClientShim, StubGenerator, ToolCatalog, ToolDefinition, ToolParameter, tool_map
-from toolfold.tools.steps import Breaker, Retry, wrappers
+from toolfold.tools.router_steps import Breaker, Retry, wrappers
 
 
 def test_a_stub_generator_writes_the_tree_of_a_catalog(tmp_path: Path) -> None:

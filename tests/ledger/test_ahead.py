@@ -14,9 +14,9 @@ from tests.ledger.several import said, start
 from tests.ledger.test_sqlite import full_disk
 from toolfold.errors import Fenced
 from toolfold.ledger.base import ExecutionHistory
-from toolfold.ledger.sqlite.rekey import rekey
+from toolfold.ledger.sqlite.change_key import rekey
 from toolfold.ledger.sqlite.store import SqliteLedger
-from toolfold.ledger.sqlite.write_ahead import MAX_BYTES, START
+from toolfold.ledger.sqlite.write_ahead_log import MAX_BYTES, START
 
 KEY = b"k" * 32
 WRITER = """

@@ -4,8 +4,8 @@ from pathlib import Path
 import pytest
 
 from toolfold import UsageError
+from toolfold.ledger.ledger_factory import open_ledger
 from toolfold.ledger.memory import MemoryLedger
-from toolfold.ledger.open import open_ledger
 from toolfold.ledger.sqlite.store import SqliteLedger
 
 

@@ -17,8 +17,8 @@ from tests.ledger.several import kills, races, said, start
 from toolfold import Outcome, Paused, Reply, Runtime, ToolfoldError, ToolSpec, UsageError
 from toolfold.errors import Fenced, LedgerFailed, SealBroken
 from toolfold.ledger.base import ExecutionHistory, Retention
+from toolfold.ledger.ledger_factory import open_ledger
 from toolfold.ledger.memory import MemoryLedger
-from toolfold.ledger.open import open_ledger
 from toolfold.ledger.redis.store import RedisLedger
 
 # The first one may have to fetch a server.

@@ -254,7 +254,7 @@ async def test_a_ledger_of_an_older_format_is_migrated_with_every_value(
     name: str,
     version: int,
 ) -> None:
-    monkeypatch.setattr("toolfold.ledger.redis.connect._MIGRATED_AT_ONCE", 1)
+    monkeypatch.setattr("toolfold.ledger.redis.connection._MIGRATED_AT_ONCE", 1)
     with redis_server.client() as client:
         restore(client, name)
         before = rename_doors(stored_values(client))

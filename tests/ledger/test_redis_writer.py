@@ -9,8 +9,8 @@ from redis.exceptions import ConnectionError as ConnectionLost
 from tests.ledger.made_up import begun
 from toolfold.ledger.base import Retention
 from toolfold.ledger.encryption import NoSeal
+from toolfold.ledger.redis.write_commands import Job
 from toolfold.ledger.redis.writer import RedisWriter
-from toolfold.ledger.redis.writes import Job
 
 
 async def test_a_writer_stops_while_somebody_hurries_it_and_the_server_is_away() -> None:

@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 
 from tests.ledger.made_up import begun, long_ledger, outcome
-from toolfold.clocks import SteadyClock
 from toolfold.ledger.base import Retention
 from toolfold.ledger.encryption import NoSeal
 from toolfold.ledger.sqlite.store import SqliteLedger
 from toolfold.ledger.sqlite.tables import Tables
 from toolfold.ledger.sqlite.writer import RetentionSweeper
+from toolfold.steady_clock import SteadyClock
 
 COUNT = 10_000
 

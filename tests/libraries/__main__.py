@@ -23,7 +23,7 @@ from tests.escapes_support.corpus import Corpus
 from toolfold import Runtime
 from toolfold.config import load_config
 from toolfold.config.library_sets import library_sets
-from toolfold.engines.process.launch import NAMESPACE
+from toolfold.engines.process.zygote_launch import NAMESPACE
 from toolfold.libraries import LibraryStore
 from toolfold.libraries.install import UNREACHABLE
 from toolfold.models import InstalledSet

@@ -22,8 +22,8 @@ from toolfold.protocol.codec import (
     encode_reply,
     tool_facts,
 )
-from toolfold_guest.program import values
-from toolfold_guest.shared.wire import HEADER, PROGRAM, REPLY
+from toolfold_guest.program import value_encoder
+from toolfold_guest.shared.wire_format import HEADER, PROGRAM, REPLY
 
 json_values: st.SearchStrategy[Any] = st.recursive(
     st.none()
@@ -88,7 +88,7 @@ def test_no_bytes_raise_anything_but_a_violation(body: bytes) -> None:
 
 @given(json_values)
 def test_what_the_guest_encodes_the_host_reads_back(value: Any) -> None:
-    text = values.encode({"v": value}, "argument ")
+    text = value_encoder.encode({"v": value}, "argument ")
 
     frame = decode_frame(f'[1,"","",[[1,0,{text}]],-1,null]'.encode())
 
@@ -100,8 +100,8 @@ def test_media_cross_both_ways() -> None:
     image = Media(kind="image", mime="image/png", data=b"\x89PNG", name="a.png")
 
     frame = encode_reply(Reply(call_id=4, value={"a": [image]}))
-    inside = values.revive(marshal.loads(frame[HEADER.size :])[3])
-    back = decode_frame(f'[3,"","","finished",{values.encode(inside, "value")},"",[0,0]]'.encode())
+    inside = value_encoder.revive(marshal.loads(frame[HEADER.size :])[3])
+    back = decode_frame(f'[3,"","","finished",{value_encoder.encode(inside, "value")},"",[0,0]]'.encode())
 
     assert inside["a"][0].data == b"\x89PNG"
     assert isinstance(back, EndedFrame)
@@ -135,7 +135,7 @@ def test_a_guest_is_told_whether_the_first_parameter_takes_an_object(schema: Any
 def test_the_guest_writes_plain_json_for_plain_values() -> None:
     rows = [{"id": 1, "name": "ä", "score": 1.5, "tags": ["x"], "none": None}]
 
-    assert json.loads(values.encode(rows, "value")) == rows
+    assert json.loads(value_encoder.encode(rows, "value")) == rows
 
 
 @given(st.text(st.characters(codec=None)), st.lists(st.tuples(st.text(), st.lists(st.text()), st.booleans())))

@@ -4,7 +4,7 @@ import pytest
 
 from toolfold.models import Limits, Problem
 from toolfold.protocol.codec import CallsFrame, Violation, WireCall
-from toolfold.protocol.machine import Conversation, LimitReached
+from toolfold.protocol.state_machine import Conversation, LimitReached
 
 
 def running(**limits: int) -> Conversation:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from toolfold.models import MIB, Limits, Problem
 from toolfold.protocol.codec import LARGE_BYTES, EndedFrame, Violation, Weight, weigh
-from toolfold.protocol.machine import Conversation, LimitReached
+from toolfold.protocol.state_machine import Conversation, LimitReached
 
 TOO_MANY = "the program sent a value of more than 1000000 parts in one message; send text or a file instead"
 

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from toolfold import Limits, Runtime, ToolfoldError
-from toolfold.sources.functions import tool
+from toolfold.sources.function_tools import tool
 
 # It may create no user namespace, as on a hardened machine.
 NO_NAMESPACES = "echo 0 > /proc/sys/user/max_user_namespaces && exec ray start --address {address} --num-cpus 1 --block"

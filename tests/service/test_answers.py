@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from toolfold.service.answers import AnswerInterrupted, BoundedMemory, KeyedAnswers, KeyReused
+from toolfold.service.answer_memory import AnswerInterrupted, BoundedMemory, KeyedAnswers, KeyReused
 
 
 def test_the_oldest_values_make_room_by_number_and_by_bytes() -> None:

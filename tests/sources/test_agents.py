@@ -17,7 +17,7 @@ from a2a.types import AgentCapabilities, AgentCard, AgentInterface, AgentSkill, 
 from starlette.applications import Starlette
 
 from toolfold.models import Call, Media, Reply, ToolSpec
-from toolfold.sources.agents import MESSAGE_SCHEMA, ask_agent
+from toolfold.sources.agent_tools import MESSAGE_SCHEMA, ask_agent
 from toolfold.tools.catalog import Catalog
 from toolfold.tools.router import Router
 from toolfold.tools.tool import Tool

@@ -6,7 +6,7 @@ import pytest
 
 from toolfold.errors import ToolError, UsageError
 from toolfold.models import Call
-from toolfold.sources.files import file_tools
+from toolfold.sources.file_tools import file_tools
 from toolfold.tools.catalog import Catalog
 from toolfold.tools.router import Router
 

@@ -10,7 +10,7 @@ import toolfold
 from toolfold import Runtime
 from toolfold.prompts.python_stubs import stub_of
 from toolfold.prompts.schema_types import Types
-from toolfold.sources.functions import as_tool
+from toolfold.sources.function_tools import as_tool
 
 
 class Inner(typing.TypedDict):

@@ -19,7 +19,7 @@ from typing_extensions import TypedDict
 
 from toolfold.errors import UsageError
 from toolfold.models import Call, Reply, ToolSpec, Value
-from toolfold.sources.functions import as_tool, tool, tool_from_function
+from toolfold.sources.function_tools import as_tool, tool, tool_from_function
 from toolfold.tools import Catalog, Router, Tool
 
 

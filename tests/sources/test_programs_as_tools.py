@@ -8,7 +8,7 @@ import pytest
 from toolfold.errors import UsageError
 from toolfold.models import Call, Limits, Media, Outcome, Problem, Reply, Value
 from toolfold.runtime import Runtime
-from toolfold.sources.programs import program_tool
+from toolfold.sources.saved_programs import program_tool
 from toolfold.tools import Catalog, Router, Tool
 from toolfold.tools.tool import CallContext
 

@@ -13,7 +13,7 @@ import pytest
 
 from toolfold.errors import UsageError
 from toolfold.models import Call, Reply, Value
-from toolfold.sources.shell import shell_tool
+from toolfold.sources.shell_commands import shell_tool
 from toolfold.tools import Catalog, Router, Tool
 
 ECHO = "import json, sys; print(json.dumps(sys.argv[1:]))"

@@ -18,7 +18,7 @@ from inline_snapshot import snapshot
 
 from toolfold import Runtime
 from toolfold.prompts.python_stubs import signature
-from toolfold.sources.functions import as_tool
+from toolfold.sources.function_tools import as_tool
 
 
 class Color(enum.Enum):

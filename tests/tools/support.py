@@ -5,7 +5,7 @@ from typing import Any
 
 from toolfold.models import Call, Reply, ToolSpec, Value
 from toolfold.tools import Catalog, Router, Tool
-from toolfold.tools.steps import wrappers
+from toolfold.tools.router_steps import wrappers
 from toolfold.tools.tool import CallContext
 
 

@@ -10,7 +10,7 @@ from tests.tools.support import FakeClock, Planned, made, router_of, serve, serv
 from toolfold.errors import ToolArgumentsInvalid, ToolRefused
 from toolfold.models import ReplyMeta
 from toolfold.tools import Router
-from toolfold.tools.steps import Breaker
+from toolfold.tools.router_steps import Breaker
 from toolfold.tools.tool import CallContext
 
 

@@ -9,7 +9,7 @@ import pytest
 from tests.tools.support import FakeClock, Planned, made, router_of, serve, serve_in
 from toolfold.models import Call, Reply, ReplyMeta
 from toolfold.tools import Router
-from toolfold.tools.steps import Cache
+from toolfold.tools.router_steps import Cache
 from toolfold.tools.tool import CallContext
 
 AGAIN = ReplyMeta(attempts=0, cached=True)

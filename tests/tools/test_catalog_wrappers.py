@@ -8,9 +8,9 @@ import pytest
 from tests.tools.support import Planned, made, serve
 from toolfold.errors import UsageError
 from toolfold.models import Call, Reply, ToolSpec
-from toolfold.sources.functions import as_tool
+from toolfold.sources.function_tools import as_tool
 from toolfold.tools import Catalog, Router
-from toolfold.tools.steps import wrappers
+from toolfold.tools.router_steps import wrappers
 from toolfold.tools.tool import parse_allowed_callers
 
 

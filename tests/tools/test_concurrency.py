@@ -8,7 +8,7 @@ import pytest
 
 from tests.tools.support import FakeClock, Planned, made, router_of, serve
 from toolfold.errors import UsageError
-from toolfold.tools.steps import Concurrency
+from toolfold.tools.router_steps import Concurrency
 
 
 class Counting:

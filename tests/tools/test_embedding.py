@@ -14,7 +14,7 @@ from inline_snapshot import snapshot
 
 from toolfold import Runtime
 from toolfold.config.build import runtime_settings
-from toolfold.config.load import load_config
+from toolfold.config.loader import load_config
 from toolfold.errors import UsageError
 from toolfold.models import ToolSpec
 from toolfold.runtime import RuntimeSettings

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from toolfold.tools.tool import python_name, unique_names
-from toolfold_guest.shared.names import RESERVED
+from toolfold_guest.shared.reserved_names import RESERVED
 
 # From the real function of LibreChat's client. For a name without any usable sign it gives an
 # empty text; there we give `tool_` and a hash.

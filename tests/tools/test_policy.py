@@ -14,7 +14,7 @@ from toolfold.errors import UsageError
 from toolfold.models import Call, Reply, ToolSpec
 from toolfold.tools.policy import Policy
 from toolfold.tools.router import Caller
-from toolfold.tools.steps import wrappers
+from toolfold.tools.router_steps import wrappers
 from toolfold.tools.tool import CallContext, Decision
 
 DELETE = "mcp__internal_apis__delete_resource"

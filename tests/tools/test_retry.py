@@ -9,7 +9,7 @@ import pytest
 from tests.tools.support import FakeClock, Planned, made, router_of, serve
 from toolfold.errors import ToolArgumentsInvalid, ToolError, ToolRefused, ToolTimedOut
 from toolfold.models import Reply, ReplyMeta
-from toolfold.tools.steps import Retry
+from toolfold.tools.router_steps import Retry
 
 EXACT = Retry(jitter=0)
 

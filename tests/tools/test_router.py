@@ -8,7 +8,7 @@ import pytest
 
 from toolfold.errors import ToolArgumentsInvalid, ToolError, ToolRefused, ToolTimedOut
 from toolfold.models import Call, Reply, ToolSpec, Value
-from toolfold.sources.functions import as_tool
+from toolfold.sources.function_tools import as_tool
 from toolfold.tools import Catalog, Router, Tool
 from toolfold.tools.router import CallRequest, Handler
 

@@ -23,7 +23,7 @@ from hypothesis import strategies as st
 
 from toolfold.errors import ToolError
 from toolfold.models import Media
-from toolfold.tools.values import LEAVES, is_plain, json_size, to_sized_value, to_value
+from toolfold.tools.sendable_values import LEAVES, is_plain, json_size, to_sized_value, to_value
 from toolfold_guest.shared.value_rules import MAX_DEPTH
 
 Point = namedtuple("Point", "x y")  # noqa: PYI024  # the untyped one is the one under test
@@ -283,7 +283,7 @@ def test_a_list_that_holds_itself_is_refused() -> None:
 
 @pytest.mark.parametrize("box", [list, tuple])
 def test_a_small_object_that_unfolds_to_billions_is_refused_soon(box: type, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("toolfold.tools.values.MAX_ITEMS", 10_000)
+    monkeypatch.setattr("toolfold.tools.sendable_values.MAX_ITEMS", 10_000)
     laugh: Any = box()
     for _ in range(60):
         laugh = box([laugh, laugh])
@@ -298,7 +298,7 @@ def test_a_small_object_that_unfolds_to_billions_is_refused_soon(box: type, monk
 def test_a_key_that_only_looks_like_a_str_is_seen_among_equal_ones(
     count_each: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("toolfold.tools.values._COUNT_EACH", count_each)
+    monkeypatch.setattr("toolfold.tools.sendable_values._COUNT_EACH", count_each)
     rows = [{"mm": 1}, {Unit.MM: 2}, {"mm": 3}]
 
     assert not is_plain(rows)

@@ -6,7 +6,7 @@ import pytest
 
 import toolfold
 from toolfold.models import Call
-from toolfold.sources.functions import as_tool
+from toolfold.sources.function_tools import as_tool
 from toolfold.tools.catalog import Catalog
 from toolfold.tools.error_text import error_for_log
 from toolfold.tools.router import Router

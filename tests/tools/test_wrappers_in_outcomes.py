@@ -10,7 +10,7 @@ from toolfold.runtime import Runtime, RuntimeSettings
 from toolfold.testing import Called, Ended, ScriptedEngine
 from toolfold.tools import Tool
 from toolfold.tools.policy import Policy
-from toolfold.tools.steps import Retry, wrappers
+from toolfold.tools.router_steps import Retry, wrappers
 
 
 async def calls_of(count: int, tool: Tool, **options: Any) -> list[tuple[Any, ...]]:

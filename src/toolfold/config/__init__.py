@@ -2,11 +2,11 @@
 
 from typing import TYPE_CHECKING
 
-from toolfold.config.find import find_config
+from toolfold.config.discovery import find_config
 from toolfold.lazy_exports import lazy_exports
 
 if TYPE_CHECKING:
-    from toolfold.config.load import load_config, parse_config
+    from toolfold.config.loader import load_config, parse_config
     from toolfold.config.model import (
         CommandConfig,
         Config,
@@ -40,8 +40,8 @@ __all__ = [
 __getattr__ = lazy_exports(
     __name__,
     {
-        "load_config": "toolfold.config.load",
-        "parse_config": "toolfold.config.load",
+        "load_config": "toolfold.config.loader",
+        "parse_config": "toolfold.config.loader",
         **{name: "toolfold.config.model" for name in __all__ if name.endswith("Config")},
     },
 )

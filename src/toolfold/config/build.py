@@ -15,23 +15,23 @@ from typing import TYPE_CHECKING, Any, Final
 from toolfold.config.model import Config, ServerConfig
 from toolfold.engines.registry import process_options
 from toolfold.errors import UsageError, install_extra
-from toolfold.execution.pause import PausedLimits
+from toolfold.execution.pauses import PausedLimits
 from toolfold.execution.request import RuntimeSettings
 from toolfold.ledger.base import Ledger, Retention
-from toolfold.ledger.open import open_ledger
+from toolfold.ledger.ledger_factory import open_ledger
 from toolfold.ledger.remote_approval import AskClient, LedgerApproval
 from toolfold.models import ToolSpec
 from toolfold.sessions import SessionLimits
-from toolfold.sources.files import file_tools
-from toolfold.sources.functions import import_file
-from toolfold.sources.shell import shell_tool
+from toolfold.sources.file_tools import file_tools
+from toolfold.sources.function_tools import import_file
+from toolfold.sources.shell_commands import shell_tool
 from toolfold.tools.error_text import hide, is_secret
 from toolfold.tools.policy import Policy
-from toolfold.tools.steps import Concurrency, wrappers
+from toolfold.tools.router_steps import Concurrency, wrappers
 from toolfold.tools.tool import Globs, Tool, near_names
 
 if TYPE_CHECKING:
-    from toolfold.sources.mcp.server import Server
+    from toolfold.sources.mcp.server_definition import Server
     from toolfold.tools.search import Embedder
 
 
@@ -128,7 +128,7 @@ def folder_tools(config: Config) -> list[Tool]:
 def bridge_servers(config: Config) -> list[Server]:
     """`servers` as the bridge takes them. Needs the extra `mcp`."""
     # Imported here: most of what reads a config bridges nothing.
-    from toolfold.sources.mcp.server import OAuth, Server  # noqa: PLC0415
+    from toolfold.sources.mcp.server_definition import OAuth, Server  # noqa: PLC0415
 
     def make_server(server: ServerConfig) -> Server:
         options = server.model_dump(include=set(Server.__dataclass_fields__) & set(ServerConfig.model_fields))

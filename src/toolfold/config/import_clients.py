@@ -18,8 +18,8 @@ from typing import Any, Final
 
 from pydantic import ValidationError
 
-from toolfold.config.find import display_path
-from toolfold.config.load import MAX_BYTES, unset_text, with_env_file
+from toolfold.config.discovery import display_path
+from toolfold.config.loader import MAX_BYTES, unset_text, with_env_file
 from toolfold.config.model import ServerConfig
 from toolfold.errors import UsageError
 

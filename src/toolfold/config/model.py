@@ -288,7 +288,7 @@ class SessionsConfig(Section):
 
 
 class PausedConfig(Section):
-    """How much memory the guests of paused executions may hold; see `toolfold.execution.pause.PausedLimits`."""
+    """How much memory the guests of paused executions may hold; see `toolfold.execution.pauses.PausedLimits`."""
 
     tenant_bytes: Size | None = None
     """The limit for one tenant. Beyond it, the oldest are ended, and replayed when they continue."""

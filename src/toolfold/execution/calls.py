@@ -17,16 +17,16 @@ import msgspec
 
 from toolfold.errors import ToolfoldError, UsageError
 from toolfold.events import DirectCall, ToolCalled, ToolRetried
-from toolfold.execution.history import direct_call, put_on_record
-from toolfold.execution.pause import Approvals
+from toolfold.execution.pauses import Approvals
+from toolfold.execution.recorded_history import direct_call, put_on_record
 from toolfold.ledger.base import CallEntry, ReplyEntry
 from toolfold.models import Reply, ReplyMeta
 from toolfold.protocol.codec import decoder
-from toolfold.sources.functions import FunctionImporter, as_tool
+from toolfold.sources.function_tools import FunctionImporter, as_tool
 from toolfold.tools.catalog import Catalog
-from toolfold.tools.remote import Shipment
+from toolfold.tools.remote_descriptions import Shipment
 from toolfold.tools.router import OutsideChecks, Router
-from toolfold.tools.steps import wrappers
+from toolfold.tools.router_steps import wrappers
 from toolfold.tools.tool import ApproveByExecution, CallContext, Spent, with_name
 
 if TYPE_CHECKING:
@@ -34,13 +34,13 @@ if TYPE_CHECKING:
 
     from toolfold.engines.base import Served
     from toolfold.events import RuntimeEvent, Tell
-    from toolfold.execution.clock import WallClock
     from toolfold.execution.execution import ExecutionRecord, Life
-    from toolfold.execution.history import ReplayHistory
     from toolfold.execution.outcome import Accounts
+    from toolfold.execution.recorded_history import ReplayHistory
     from toolfold.execution.request import ExecutionPlan, Services
+    from toolfold.execution.wall_clock import WallClock
     from toolfold.models import Call, CallRecord, Limits
-    from toolfold.tools.remote import ShippedTool
+    from toolfold.tools.remote_descriptions import ShippedTool
     from toolfold.tools.tool import Tool
 
 

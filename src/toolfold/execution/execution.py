@@ -13,10 +13,10 @@ from toolfold.engines.base import Mortal, Printed, Served, Waiting
 from toolfold.errors import Fenced, LedgerFull
 from toolfold.events import ProgramBegan, ProgramEnded, ProgramPaused, ProgramPrinted, ProgramResumed
 from toolfold.execution.calls import ExecutionCalls
-from toolfold.execution.clock import WallClock
 from toolfold.execution.outcome import Accounts, code_size, outcome_of, unseen_key_hints
-from toolfold.execution.output import OutputStreams
-from toolfold.execution.pause import Pauses
+from toolfold.execution.pauses import Pauses
+from toolfold.execution.program_output import OutputStreams
+from toolfold.execution.wall_clock import WallClock
 from toolfold.ledger.base import CallEntry, Moment, TapeEntry
 from toolfold.models import Problem
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from toolfold.engines.base import Ended, ReplayTape, Run
     from toolfold.errors import ToolfoldError
     from toolfold.events import Tell
-    from toolfold.execution.output import OutputWatch
+    from toolfold.execution.program_output import OutputWatch
     from toolfold.execution.request import ExecutionPlan, Services
     from toolfold.ledger.base import Entry, Ledger, MomentKind, ReplyEntry, SealedSnapshot
     from toolfold.models import Call, Outcome, Paused, Reply

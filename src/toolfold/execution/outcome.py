@@ -13,19 +13,19 @@ from toolfold.engines.base import Ended
 from toolfold.events import ToolReplied
 from toolfold.models import CallRecord, ContextSaved, Outcome, Problem, Reply, ToolSpec, Value
 from toolfold.program.check import Checker
-from toolfold.program.rules.replies import tools_behind
+from toolfold.program.rules.reply_keys import tools_behind
 from toolfold.tools.reply_shapes import shape_text
-from toolfold.tools.values import json_size
+from toolfold.tools.sendable_values import json_size
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from toolfold.events import Tell
     from toolfold.execution.calls import ExecutionCalls
-    from toolfold.execution.output import OutputStreams
+    from toolfold.execution.program_output import OutputStreams
     from toolfold.ledger.base import ReplyEntry
     from toolfold.models import Call, StartRecord
-    from toolfold.tools.learning import Learning
+    from toolfold.tools.learned_replies import Learning
 
 
 def outcome_of(

@@ -18,13 +18,13 @@ from toolfold import fork_safety
 from toolfold.engines.base import Ended, Guests
 from toolfold.errors import Fenced, LedgerFailed, UsageError
 from toolfold.execution.execution import Execution
-from toolfold.execution.history import end_recorded, read_recorded
-from toolfold.execution.output import OutputWatch, Place
-from toolfold.execution.pause import PausedMemory
+from toolfold.execution.pauses import PausedMemory
+from toolfold.execution.program_output import OutputWatch, Place
+from toolfold.execution.recorded_history import end_recorded, read_recorded
 from toolfold.ledger import base
 from toolfold.models import Outcome, Paused, Problem, Reply
 from toolfold.sessions import bound_names
-from toolfold.tools.steps import NOBODY_CAN_APPROVE
+from toolfold.tools.router_steps import NOBODY_CAN_APPROVE
 from toolfold.tools.tool import Decision
 
 if TYPE_CHECKING:
@@ -34,9 +34,9 @@ if TYPE_CHECKING:
     from toolfold.engines.base import Engine, Stocked
     from toolfold.errors import ToolfoldError
     from toolfold.execution.execution import EarlyEnd
-    from toolfold.execution.history import RecordedExecution
-    from toolfold.execution.output import Part
-    from toolfold.execution.pause import PausedLimits
+    from toolfold.execution.pauses import PausedLimits
+    from toolfold.execution.program_output import Part
+    from toolfold.execution.recorded_history import RecordedExecution
     from toolfold.execution.request import ExecutionPlan, Services
     from toolfold.ledger.base import Ledger
     from toolfold.models import Call, LibrarySet, Status

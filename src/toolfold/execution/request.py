@@ -13,7 +13,7 @@ import msgspec
 
 from toolfold.engines.base import Order
 from toolfold.errors import UsageError
-from toolfold.execution.clock import Alarm
+from toolfold.execution.wall_clock import Alarm
 from toolfold.ledger.base import Ledger
 from toolfold.ledger.memory import MemoryLedger
 from toolfold.models import Limits, ProgramOptions, StartRecord
@@ -24,12 +24,12 @@ if TYPE_CHECKING:
 
     from toolfold.engines.base import Engine
     from toolfold.events import Listener, Listeners
-    from toolfold.execution.history import ReplayHistory, Rerun
-    from toolfold.execution.pause import PausedLimits
+    from toolfold.execution.pauses import PausedLimits
+    from toolfold.execution.recorded_history import ReplayHistory, Rerun
     from toolfold.models import CallRecord, ProgramKeywords, ToolSpec
     from toolfold.sessions import Session, SessionLimits
     from toolfold.sessions.stores import FileStore
-    from toolfold.tools.learning import Learning
+    from toolfold.tools.learned_replies import Learning
     from toolfold.tools.router import Router, Wrapper
     from toolfold.tools.search import Embedder
     from toolfold.tools.tool import Approve, CallContext
@@ -286,7 +286,7 @@ def resolve_ledger(ledger: Any) -> tuple[Ledger, bool]:
         return ledger.ledger, True
     if isinstance(ledger, (str, Path)):
         # Imported here: most runtimes are given none, or one that is open.
-        from toolfold.ledger.open import open_ledger  # noqa: PLC0415
+        from toolfold.ledger.ledger_factory import open_ledger  # noqa: PLC0415
 
         return open_ledger(str(ledger)), True
     if not hasattr(ledger, "begin"):

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
         Retention,
         Story,
     )
-    from toolfold.ledger.open import open_ledger, rekey_ledger
+    from toolfold.ledger.ledger_factory import open_ledger, rekey_ledger
 
 __all__ = [
     "ExecutionFilter",
@@ -38,7 +38,7 @@ __getattr__ = lazy_exports(
         "LedgerChange": "toolfold.ledger.base",
         "Retention": "toolfold.ledger.base",
         "Story": "toolfold.ledger.base",
-        "open_ledger": "toolfold.ledger.open",
-        "rekey_ledger": "toolfold.ledger.open",
+        "open_ledger": "toolfold.ledger.ledger_factory",
+        "rekey_ledger": "toolfold.ledger.ledger_factory",
     },
 )

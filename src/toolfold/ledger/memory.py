@@ -16,15 +16,15 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from toolfold.clocks import SteadyClock
 from toolfold.ledger import base, codec
 from toolfold.ledger.encryption import Seal, seal_with_bytes
-from toolfold.ledger.listing import Facts, Row, Saving, ToolUse, facts_of, matches_filter
+from toolfold.ledger.execution_summaries import Facts, Row, Saving, ToolUse, facts_of, matches_filter
 from toolfold.ledger.sqlite.listing import MOST_LESSONS
 from toolfold.ledger.sqlite.listing import decode as _decode_lesson
 from toolfold.ledger.sqlite.listing import encode as _encode_lesson
 from toolfold.models import MIB, CallRecord, Outcome
-from toolfold.tools.learning import MOST_TOOLS, Lesson, merge_lessons
+from toolfold.steady_clock import SteadyClock
+from toolfold.tools.learned_replies import MOST_TOOLS, Lesson, merge_lessons
 
 SMALL: Final = base.Retention(executions=200, total_bytes=64 * MIB)
 _SPOILT: Final = codec.encode_entry(base.TapeEntry(is_spoilt=True))

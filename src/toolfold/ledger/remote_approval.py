@@ -19,7 +19,7 @@ import msgspec
 from toolfold.errors import SealBroken, ToolfoldError, UsageError, install_extra
 from toolfold.ledger.base import Ledger
 from toolfold.ledger.encryption import Seal
-from toolfold.ledger.listing import changed_ids
+from toolfold.ledger.execution_summaries import changed_ids
 from toolfold.models import Call, ToolSpec, Value
 from toolfold.protocol.codec import decoder, encode
 from toolfold.tools.tool import Approve, Decision

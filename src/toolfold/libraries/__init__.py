@@ -4,8 +4,8 @@ Never the host's own environment: a set is a folder named by its content, which 
 """
 
 from toolfold.libraries.install import SyncResult, WantedSet, sync
-from toolfold.libraries.installed import LibraryStore
-from toolfold.libraries.lock import LockedSet, Wheel, read_lock, write_lock
+from toolfold.libraries.installed_sets import LibraryStore
+from toolfold.libraries.lock_file import LockedSet, Wheel, read_lock, write_lock
 
 __all__ = [
     "LibraryStore",

@@ -28,8 +28,8 @@ from toolfold.program.reader import ProgramReader
 from toolfold.program.rules.arguments import Fault
 from toolfold.program.rules.coroutines import coroutine_faults
 from toolfold.program.rules.imports import import_faults, input_faults, missing_package, outward_faults
-from toolfold.program.rules.own_code import arity_faults, attribute_faults
-from toolfold.program.rules.replies import reply_faults
+from toolfold.program.rules.own_functions import arity_faults, attribute_faults
+from toolfold.program.rules.reply_keys import reply_faults
 from toolfold.program.rules.tool_calls import ToolCallCheck
 from toolfold.program.rules.undefined_names import Bindings
 

@@ -14,9 +14,9 @@ from toolfold.models import Limits, Problem, ToolSpec
 from toolfold.program.parse import parse
 from toolfold.program.reader import ProgramReader
 from toolfold.program.rules.arguments import InputSignature
-from toolfold_guest.shared import names as shared_names
+from toolfold_guest.shared import reserved_names as shared_names
 from toolfold_guest.shared.call_style import ASYNC_PREFIX, awaited_values
-from toolfold_guest.shared.names import NOTEBOOK_NAMES, RESERVED
+from toolfold_guest.shared.reserved_names import NOTEBOOK_NAMES, RESERVED
 
 PRESET_NAMES: Final = (
     "json", "re", "datetime", "asyncio", "math", "random", "time", "collections", "itertools", "functools",

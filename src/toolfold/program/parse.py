@@ -15,7 +15,7 @@ from dataclasses import replace
 from typing import Final, NamedTuple
 
 from toolfold.models import Limits, Problem, ProblemKind
-from toolfold.program.clean import TextRefusal, clean, is_typed_in_ipython, unwrap_json
+from toolfold.program.clean_text import TextRefusal, clean, is_typed_in_ipython, unwrap_json
 from toolfold.program.reader import ProgramReader
 
 FILENAME: Final = "<program>"

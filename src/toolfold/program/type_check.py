@@ -20,7 +20,7 @@ from toolfold.program.reader import ProgramReader
 from toolfold.program.rules.arguments import WORDS, InputSignature, accepts, mismatch
 from toolfold.prompts.python_stubs import identifier
 from toolfold_guest.shared.call_style import ASYNC_PREFIX
-from toolfold_guest.shared.names import RESERVED
+from toolfold_guest.shared.reserved_names import RESERVED
 
 # ----------------------------------------------------------------------------------------------------
 # Where a type checker's inference about a program can be relied on, although Python holds nobody to types.

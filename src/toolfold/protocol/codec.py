@@ -19,7 +19,7 @@ import msgspec
 
 from toolfold.errors import UsageError
 from toolfold.models import Media, Reply, ToolSpec, Value
-from toolfold_guest.shared.wire import (
+from toolfold_guest.shared.wire_format import (
     BYTES_KEY,
     CALLS,
     ENDED,

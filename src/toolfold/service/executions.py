@@ -20,8 +20,8 @@ from toolfold.errors import EngineError, Fenced, LedgerFailed, UsageError
 from toolfold.ledger.base import suspended_error
 from toolfold.models import Outcome, Paused, Reply
 from toolfold.runtime import Runtime
-from toolfold.service.answers import BoundedMemory, RoundAnswer
-from toolfold.service.owners import Owner, Waiting, spawn
+from toolfold.service.answer_memory import BoundedMemory, RoundAnswer
+from toolfold.service.lease_owners import Owner, Waiting, spawn
 from toolfold.tools.tool import Decision
 
 A = TypeVar("A")

@@ -11,11 +11,11 @@ from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
-from toolfold.clocks import SteadyClock
 from toolfold.engines.base import MOST_KEPT_BYTES, MOST_KEPT_GUESTS
 from toolfold.errors import UsageError
 from toolfold.models import MIB, File
 from toolfold.sessions.stores import Change, FileStore, MemoryStore, SessionFile, TooLarge, digest_of
+from toolfold.steady_clock import SteadyClock
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

@@ -23,7 +23,7 @@ from toolfold.errors import ToolArgumentsInvalid, ToolError, UsageError
 from toolfold.models import Json, Value
 from toolfold.sources.function_signature import Docstring, first_line, schema_error
 from toolfold.tools.arguments import TOO_LARGE_TO_EXPLAIN, bad_argument, missing, sample, show_value, unknown, wrong
-from toolfold.tools.values import show_path, to_value
+from toolfold.tools.sendable_values import show_path, to_value
 
 _NUMBER: Final = {"type": "number"}
 

@@ -8,8 +8,8 @@ from toolfold.tools.router import Router
 from toolfold.tools.tool import Tool
 
 if TYPE_CHECKING:
+    from toolfold.tools.router_steps import Breaker, Cache, Concurrency, Retry, wrappers
     from toolfold.tools.search import Index, describe
-    from toolfold.tools.steps import Breaker, Cache, Concurrency, Retry, wrappers
     from toolfold.tools.tool import parse_allowed_callers, python_name
 
 __all__ = [
@@ -30,14 +30,14 @@ __all__ = [
 __getattr__ = lazy_exports(
     __name__,
     {
-        "Breaker": "toolfold.tools.steps",
-        "Cache": "toolfold.tools.steps",
-        "Concurrency": "toolfold.tools.steps",
+        "Breaker": "toolfold.tools.router_steps",
+        "Cache": "toolfold.tools.router_steps",
+        "Concurrency": "toolfold.tools.router_steps",
         "Index": "toolfold.tools.search",
-        "Retry": "toolfold.tools.steps",
+        "Retry": "toolfold.tools.router_steps",
         "describe": "toolfold.tools.search",
         "parse_allowed_callers": "toolfold.tools.tool",
         "python_name": "toolfold.tools.tool",
-        "wrappers": "toolfold.tools.steps",
+        "wrappers": "toolfold.tools.router_steps",
     },
 )

@@ -16,7 +16,7 @@ import msgspec
 from toolfold.errors import ToolArgumentsInvalid
 from toolfold.models import Json, ToolSpec, Value
 from toolfold.prompts.schema_types import target_of
-from toolfold.tools.values import json_size, show_path
+from toolfold.tools.sendable_values import json_size, show_path
 
 ArgumentCheck: TypeAlias = Callable[[Mapping[str, Value]], Mapping[str, Value]]
 _log: Final = logging.getLogger(__name__)

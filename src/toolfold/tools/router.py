@@ -37,8 +37,8 @@ from toolfold.program.rules.arguments import IDEMPOTENCY_KEY, InputSignature
 from toolfold.tools.arguments import argument_check, bad_argument, wrong
 from toolfold.tools.catalog import Catalog
 from toolfold.tools.error_text import error_for_log, hide_arguments, mask_secrets, traceback_of
+from toolfold.tools.sendable_values import is_plain, json_size, to_sized_value
 from toolfold.tools.tool import CallContext, Tool
-from toolfold.tools.values import is_plain, json_size, to_sized_value
 
 Caller: TypeAlias = Literal["code", "direct"]
 

@@ -19,7 +19,7 @@ import msgspec
 from toolfold.errors import ToolArgumentsInvalid, UsageError
 from toolfold.events import Tell
 from toolfold.models import AllowedCallers, Call, Covers, Json, Limits, ToolSpec, Value
-from toolfold_guest.shared.names import RESERVED
+from toolfold_guest.shared.reserved_names import RESERVED
 
 if TYPE_CHECKING:
     from toolfold.tools.search import Index
@@ -213,7 +213,7 @@ class FunctionOptions(TimedSpecOptions, total=False):
 # `_tool` after a keyword. On top of it, within one catalog (`unique_names`):
 #
 # * A name that Python or the guest has already (`print`, `open`, `tools`, `asyncio`, ...) gets `_tool` too:
-# a program whose `print` calls a tool can say nothing. `toolfold_guest.shared.names` has them all.
+# a program whose `print` calls a tool can say nothing. `toolfold_guest.shared.reserved_names` has them all.
 # * Where several tools come to one identifier, the tool that is spelt exactly so keeps it and each
 # other gets a suffix made from its own name: `a-b` beside `a_b` is `a_b_` and six hex digits.
 # If none is spelt so, all get one. The order of the tools does not matter, and an identifier

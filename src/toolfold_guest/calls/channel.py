@@ -13,10 +13,10 @@ import asyncio
 import threading
 from typing import Any
 
-from toolfold_guest.calls.messages import GuestInbox, GuestOutbox
+from toolfold_guest.calls.message_transport import GuestInbox, GuestOutbox
 from toolfold_guest.program.compiler import FILENAME
-from toolfold_guest.program.values import encode, revive
-from toolfold_guest.shared.wire import MAX_LINE, text_bytes
+from toolfold_guest.program.value_encoder import encode, revive
+from toolfold_guest.shared.wire_format import MAX_LINE, text_bytes
 from toolfold_guest.stdlib_names import count_from, thread_count, thread_ident
 
 QUIET_SECONDS = 0.05

@@ -18,20 +18,20 @@ from typing import Any, Final, NoReturn
 if __name__ == "__main__":  # run by path with -I: the package is not importable yet
     sys.path.append(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
 
-from toolfold_guest.jail import filesystem, kernel, lockdown
-from toolfold_guest.jail import kernel as jail_kernel
-from toolfold_guest.shared.folders import remove_tree
+from toolfold_guest.jail import file_tree, kernel_calls, lockdown
+from toolfold_guest.jail import kernel_calls as jail_kernel
+from toolfold_guest.shared.folder_removal import remove_tree
 
 CONTROL_FD: Final = 3
 MAX_MESSAGE_BYTES: Final = 1 << 20
 _STACK_BYTES: Final = 8 * 1024 * 1024
 _NAMESPACES: Final = {
-    "mount": kernel.NEWNS,
-    "pid": kernel.NEWPID,
-    "net": kernel.NEWNET,
-    "ipc": kernel.NEWIPC,
-    "uts": kernel.NEWUTS,
-    "cgroup": kernel.NEWCGROUP,
+    "mount": kernel_calls.NEWNS,
+    "pid": kernel_calls.NEWPID,
+    "net": kernel_calls.NEWNET,
+    "ipc": kernel_calls.NEWIPC,
+    "uts": kernel_calls.NEWUTS,
+    "cgroup": kernel_calls.NEWCGROUP,
 }
 _NAMESPACE_ADVICE: Final = (
     "allow user namespaces for this user (sysctl user.max_user_namespaces, kernel.unprivileged_userns_clone, "
@@ -49,7 +49,7 @@ def main(fd: int) -> NoReturn:
     folder = ""
     try:
         # Whatever the host forgot to close on exec must not reach the jail.
-        kernel.close_from(CONTROL_FD + 1)
+        kernel_calls.close_from(CONTROL_FD + 1)
         order: dict[str, Any] = json.loads(control.recv(MAX_MESSAGE_BYTES))
         folder = order["folder"]
         # While /proc is still visible: id maps and memory scores are written through it later.
@@ -58,7 +58,7 @@ def main(fd: int) -> NoReturn:
         notes = _enter(order)
         control.send(json.dumps({"notes": notes}).encode())
         zygote = _start(order)
-    except (kernel.JailError, OSError) as error:
+    except (kernel_calls.JailError, OSError) as error:
         # `strerror`, because an OSError's own text has the path in it.
         reason = error.strerror if isinstance(error, OSError) else str(error)
         _leave(control, reason or "the jail could not be built", folder)
@@ -94,8 +94,8 @@ def _enter(order: dict[str, Any]) -> list[str]:
     layers = set(order["layers"])
     notes: list[str] = []
     is_built = False
-    if kernel.MACHINE is None and layers & {"mount", "landlock", "seccomp"}:
-        raise kernel.JailError(f"no system-call table for {os.uname().machine!r} processors; use another engine")
+    if kernel_calls.MACHINE is None and layers & {"mount", "landlock", "seccomp"}:
+        raise kernel_calls.JailError(f"no system-call table for {os.uname().machine!r} processors; use another engine")
     # Asked for before anything is built: the answer is the same afterwards, and the message comes sooner.
     if "landlock" in layers:
         lockdown.version()
@@ -114,7 +114,7 @@ def _enter(order: dict[str, Any]) -> list[str]:
     if "mount" in layers and not is_built:
         _build_tree(order)
     elif "mount" not in layers:
-        filesystem.make_links(order["links"])
+        file_tree.make_links(order["links"])
     if "uts" in layers:
         _name_host()
     # With the eyes of the user that guests will be: a path that only root can read fails here, with a reason.
@@ -124,14 +124,14 @@ def _enter(order: dict[str, Any]) -> list[str]:
 
 def _build_tree(order: dict[str, Any]) -> None:
     try:
-        filesystem.build(order)
+        file_tree.build(order)
     except OSError as error:
-        raise kernel.JailError(f"the file tree cannot be built ({error.strerror}); {_NAMESPACE_ADVICE}") from None
+        raise kernel_calls.JailError(f"the file tree cannot be built ({error.strerror}); {_NAMESPACE_ADVICE}") from None
 
 
 def _own_mounts() -> bool:
     try:
-        kernel.unshare(kernel.NEWNS)
+        kernel_calls.unshare(kernel_calls.NEWNS)
     except OSError:
         # Root without the rights of root, as in a container: go the ordinary user's way.
         return False
@@ -145,7 +145,7 @@ def _drop_user(order: dict[str, Any]) -> list[str]:
         return [f"the program runs as this container's root, without its rights, because {reason}", _THREADS_NOTE]
     if order["folder"]:
         os.chown(order["folder"], user, user)
-    kernel.drop_user(user)
+    kernel_calls.drop_user(user)
     return []
 
 
@@ -169,40 +169,42 @@ def _drop_user_in_place(order: dict[str, Any]) -> list[str]:
 def _open_user_namespace() -> None:
     user, group = os.getuid(), os.getgid()
     try:
-        kernel.unshare(kernel.NEWUSER)
+        kernel_calls.unshare(kernel_calls.NEWUSER)
         jail_kernel.map_ids(user, group, inside=0)
     except OSError as error:
         reason = error.strerror
-        raise kernel.JailError(f"user namespaces are refused ({reason}); {_NAMESPACE_ADVICE}") from None
+        raise kernel_calls.JailError(f"user namespaces are refused ({reason}); {_NAMESPACE_ADVICE}") from None
 
 
 def _open_namespace(name: str, flag: int) -> None:
     try:
-        kernel.unshare(flag)
+        kernel_calls.unshare(flag)
     except OSError as error:
-        raise kernel.JailError(f"a {name} namespace is refused ({error.strerror}); {_NAMESPACE_ADVICE}") from None
+        raise kernel_calls.JailError(f"a {name} namespace is refused ({error.strerror}); {_NAMESPACE_ADVICE}") from None
 
 
 def _name_host() -> None:
     try:
         socket.sethostname("sandbox")
     except OSError as error:  # Podman's own seccomp profile allows all of the jail but this
-        raise kernel.JailError(f"a host name is refused ({error.strerror}); {_NAMESPACE_ADVICE}") from None
+        raise kernel_calls.JailError(f"a host name is refused ({error.strerror}); {_NAMESPACE_ADVICE}") from None
 
 
 def _check_readable(order: dict[str, Any]) -> None:
     needed = [order["arguments"][0], *order["sys_path"]]
     if not all(os.access(path, os.R_OK, effective_ids=True) for path in needed):
-        raise kernel.JailError("an unprivileged user cannot read this Python installation; chmod -R go+rX its folders")
+        raise kernel_calls.JailError(
+            "an unprivileged user cannot read this Python installation; chmod -R go+rX its folders"
+        )
 
 
 def _start(order: dict[str, Any]) -> int:
-    kernel.adopt_orphans()
+    kernel_calls.adopt_orphans()
     process = os.fork()
     if process:
         return process
     try:
-        kernel.die_with_parent()
+        kernel_calls.die_with_parent()
         null = os.open("/dev/null", os.O_RDWR)
         for fd in range(3):
             os.dup2(null, fd)

@@ -10,10 +10,10 @@ import sys
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-from toolfold_guest.jail import filesystem, kernel
-from toolfold_guest.jail import kernel as jail_kernel
-from toolfold_guest.jail.filesystem import DATA, TEMP
-from toolfold_guest.jail.kernel import Planned, SyscallList, call
+from toolfold_guest.jail import file_tree, kernel_calls
+from toolfold_guest.jail import kernel_calls as jail_kernel
+from toolfold_guest.jail.file_tree import DATA, TEMP
+from toolfold_guest.jail.kernel_calls import Planned, SyscallList, call
 from toolfold_guest.jail.syscalls import Machine
 
 USER_INSIDE: Final = 1000
@@ -50,16 +50,20 @@ class Lockdown:
         self._has_own_ids = "pid" in self._layers
         self._namespaces = 0
         # In one `unshare`: the user namespace gives the right to open the others.
-        for layer, flag in (("user", kernel.NEWUSER), ("mount", kernel.NEWNS), ("ipc", kernel.NEWIPC)):
+        for layer, flag in (
+            ("user", kernel_calls.NEWUSER),
+            ("mount", kernel_calls.NEWNS),
+            ("ipc", kernel_calls.NEWIPC),
+        ):
             self._namespaces |= flag if layer in self._layers else 0
         self.first_free_fd = DATA_FD + 1
         if "landlock" in self._layers:
             self._prepare_landlock(order["readable_folders"], order["readable_files"], order["listed_folders"])
         if "seccomp" in self._layers:
-            assert kernel.MACHINE is not None
+            assert kernel_calls.MACHINE is not None
             # Signals may go to the guest alone: number 1 in a namespace of its own, else known only after the fork.
             process = 1 if self._has_own_ids else _ANY_PROCESS
-            self._filter = compile_guest(kernel.MACHINE, process, attributes=self.has_tree)
+            self._filter = compile_guest(kernel_calls.MACHINE, process, attributes=self.has_tree)
             self._loadable = SeccompFilter(self._filter)
         self._user, self._group = os.getuid(), os.getgid()
         self._hard_limits = [(limit, resource.getrlimit(limit)[1]) for limit in _LIMITS]
@@ -73,15 +77,15 @@ class Lockdown:
         # Rather the zygote than the host, and rather a guest than its zygote.
         jail_kernel.offer_to_oom_killer(_ZYGOTE_OOM_SCORE)
         # Landlock and seccomp of an unprivileged process need it; and no set-uid file can give anything back.
-        kernel.no_new_privileges()
+        kernel_calls.no_new_privileges()
         # With a user namespace the rights are those inside of it, and the guest gives them up itself.
         if "caps" in self._layers and "user" not in self._layers:
-            kernel.drop_bounding_set()
-            kernel.drop_capabilities()
+            kernel_calls.drop_bounding_set()
+            kernel_calls.drop_capabilities()
         if "seccomp" in self._layers:
-            assert kernel.MACHINE is not None
+            assert kernel_calls.MACHINE is not None
             # A filter can only be narrowed: what no guest ever needs is closed for the zygote too.
-            load_filter(compile_base(kernel.MACHINE))
+            load_filter(compile_base(kernel_calls.MACHINE))
 
     def plan(self, limits: Mapping[str, Any], vm_bytes: int, folder: str) -> ForkPlan:
         """For a guest that is to be forked with its socket at `SOCKET_FD`; in a tree, good for every such guest."""
@@ -116,19 +120,19 @@ class Lockdown:
         # An open file of the zygote's would be shared: its flags and locks would tell the next guest what this one did.
         steps.close(0)
         steps.open("/dev/null", os.O_RDONLY)
-        if self._namespaces & kernel.NEWUSER:
+        if self._namespaces & kernel_calls.NEWUSER:
             # The kernel keeps it as what all users of such namespaces may have together; the zygote may have more.
             steps.limit(_NPROC, *self._process_limit)
         if self._namespaces:
             steps.add("unshare", self._namespaces)
-        if self._namespaces & kernel.NEWUSER:
+        if self._namespaces & kernel_calls.NEWUSER:
             for path, text in jail_kernel.id_maps(self._user, self._group, inside=USER_INSIDE):
                 steps.write(path, text, folder=jail_kernel.PROC_FD)
         # After the mount namespace: these mounts are the guest's own and end with it.
         temp, data = self._folders_of(folder)
         if self.has_tree:
-            filesystem.plan_temp(steps, temp, size_bytes=limits["temp_bytes"], files=limits["data_files"])
-            filesystem.plan_temp(steps, data, size_bytes=limits["data_bytes"], files=limits["data_files"])
+            file_tree.plan_temp(steps, temp, size_bytes=limits["temp_bytes"], files=limits["data_files"])
+            file_tree.plan_temp(steps, data, size_bytes=limits["data_bytes"], files=limits["data_files"])
         else:
             steps.make_folder(temp)
             steps.make_folder(data)
@@ -155,19 +159,19 @@ class Lockdown:
             self._limit(steps, limits, vm_bytes)
         if "caps" in self._layers:
             # After the mounts, which needed them; before the filter, which forbids the calls that do this.
-            steps.try_to("prctl", kernel.PR_SET_SECUREBITS, kernel.SECUREBITS)
-            steps.add("capset", kernel.CAPABILITY_HEADER, kernel.NO_CAPABILITIES)
+            steps.try_to("prctl", kernel_calls.PR_SET_SECUREBITS, kernel_calls.SECUREBITS)
+            steps.add("capset", kernel_calls.CAPABILITY_HEADER, kernel_calls.NO_CAPABILITIES)
             # No process of the same user can look into this one. Its own /proc is root's from then on.
-            steps.add("prctl", kernel.PR_SET_DUMPABLE, 0)
+            steps.add("prctl", kernel_calls.PR_SET_DUMPABLE, 0)
         # A change of credentials clears it, so it comes after the last of them.
-        steps.add("prctl", kernel.PR_SET_PDEATHSIG, signal.SIGKILL)
+        steps.add("prctl", kernel_calls.PR_SET_PDEATHSIG, signal.SIGKILL)
         if "seccomp" in self._layers and self._has_own_ids:
             # Last of all: everything above would be refused under it.
             self._loadable.plan(steps)
 
     def _prepare_landlock(self, readable: Sequence[str], files: Sequence[str], listed: Sequence[str]) -> None:
         # Opened before anything else, so that a guest keeps these and closes all above them.
-        devices = ["/dev"] if self.has_tree else [f"/dev/{name}" for name in filesystem.DEVICES]
+        devices = ["/dev"] if self.has_tree else [f"/dev/{name}" for name in file_tree.DEVICES]
         folder_fds = [_open(path) for path in readable]
         file_fds = [_open(path) for path in files]
         listed_fds = [_open(path) for path in listed]
@@ -254,9 +258,9 @@ _SCOPE_ABSTRACT_SOCKETS_AND_SIGNALS: Final = 3
 def version() -> int:
     """The newest interface that this kernel and we both know; raises `JailError` if it has none."""
     try:
-        newest = kernel.call("landlock_create_ruleset", None, ctypes.c_size_t(0), _VERSION_FLAG)
+        newest = kernel_calls.call("landlock_create_ruleset", None, ctypes.c_size_t(0), _VERSION_FLAG)
     except OSError as error:
-        raise kernel.JailError(
+        raise kernel_calls.JailError(
             f"landlock is not available ({error.strerror}); boot Linux 5.13 or later with 'landlock' in its lsm= list"
         ) from None
     return min(newest, 6)

@@ -11,12 +11,12 @@ import types
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 from typing import Any
 
-from toolfold_guest.calls import pending
+from toolfold_guest.calls import pending_call
 from toolfold_guest.calls.channel import Channel, ToolError, line_of
-from toolfold_guest.calls.pending import Maker, PendingCall, value_of
+from toolfold_guest.calls.pending_call import Maker, PendingCall, value_of
 from toolfold_guest.program.compiler import ALL_NAME, PENDING_PREFIX, TOGETHER_NAME, USE_NAME, VALUE_NAME
 from toolfold_guest.shared.call_style import KEYWORDS, Style, ToolFacts, bind
-from toolfold_guest.shared.names import ANY_TOOL, RESERVED
+from toolfold_guest.shared.reserved_names import ANY_TOOL, RESERVED
 from toolfold_guest.stdlib.notebook import LenientDatetime, describe_files
 
 _frame = sys._getframe
@@ -53,14 +53,14 @@ class Namespace:
 
     def _fill_pending(self, names: dict[str, Any], mentioned: Iterable[str]) -> None:
         """What the rewritten calls of a program that does not await them all refer to."""
-        pending.install()
+        pending_call.install()
         self._channel.habits.has_pending = True
         names.update(
             {
-                VALUE_NAME: pending.value_of,
-                USE_NAME: pending.use,
-                TOGETHER_NAME: pending.together,
-                ALL_NAME: pending.all_of,
+                VALUE_NAME: pending_call.value_of,
+                USE_NAME: pending_call.use,
+                TOGETHER_NAME: pending_call.together,
+                ALL_NAME: pending_call.all_of,
             }
         )
         for name in mentioned:
@@ -90,7 +90,7 @@ class Namespace:
             return awaited(line_of(_frame(1)), args, kwargs)
 
         awaited.__name__ = awaited.__qualname__ = name  # what a task and a warning call it
-        pending.awaitable_codes.add(tool.__code__)
+        pending_call.awaitable_codes.add(tool.__code__)
         return self._paged(_dressed(tool, name, facts), name, facts)
 
     def blocking(self, name: str, *, is_bare: bool = False) -> Callable[..., Any]:
@@ -124,7 +124,7 @@ class Namespace:
             arguments = functools.partial(bind, facts, args, kwargs)
             return PendingCall(Maker(facts.name, index, arguments, channel, line=line, is_read_only=is_read_only))
 
-        pending.awaitable_codes.add(tool.__code__)
+        pending_call.awaitable_codes.add(tool.__code__)
         return self._paged(_dressed(tool, name, facts), name, facts)
 
     def _paged(self, tool: Callable[..., Any], name: str, facts: ToolFacts) -> Callable[..., Any]:

@@ -17,7 +17,7 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
-from toolfold_guest.calls import pending
+from toolfold_guest.calls import pending_call
 from toolfold_guest.calls.channel import Habits
 from toolfold_guest.program.compiler import FILENAME
 from toolfold_guest.shared.call_style import MOST_NOTES, parallel_hints
@@ -94,7 +94,7 @@ def _clear(names: dict[str, Any]) -> None:
 
 
 def _is_ours(file: Any) -> bool:
-    return file is sys.stdout or file is sys.stderr or type(file).__module__ == "toolfold_guest.program.output"
+    return file is sys.stdout or file is sys.stderr or type(file).__module__ == "toolfold_guest.program.output_streams"
 
 
 def _flush(file: Any) -> None:
@@ -115,7 +115,7 @@ def hints_of(habits: Habits, notes: list[str]) -> list[str]:
         hints.insert(MOST_NOTES, f"{len(notes) - MOST_NOTES} other parts of the value were sent as text, too")
     if habits.has_pending:
         # To look at every object of the interpreter is slow: only for programs that may have left a call unmade.
-        counts = Counter([*habits.never_made, *pending.unmade()])
+        counts = Counter([*habits.never_made, *pending_call.unmade()])
         hints += [_never_made(name, count) for name, count in counts.items()]
     return hints
 

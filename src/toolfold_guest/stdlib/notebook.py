@@ -13,8 +13,8 @@ import typing
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
-from toolfold_guest.program.values import Media, figure_of, of_figure, open_figures, picture_of
-from toolfold_guest.shared.names import MODULES as NETWORK_MODULES
+from toolfold_guest.program.value_encoder import Media, figure_of, of_figure, open_figures, picture_of
+from toolfold_guest.shared.reserved_names import MODULES as NETWORK_MODULES
 
 _pictures: list[Media] = []
 _SAVED = "_toolfold_saved"
@@ -145,9 +145,9 @@ class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         if not is_package and fullname not in ("IPython.display", "IPython.core.display", "nest_asyncio"):
             if fullname.partition(".")[0] not in NETWORK_MODULES:
                 return None
-            from toolfold_guest.stdlib import placeholders  # noqa: PLC0415  # of those few programs that import one
+            from toolfold_guest.stdlib import network_placeholders  # noqa: PLC0415  # of those few programs that import one
 
-            return placeholders.spec_of(fullname)
+            return network_placeholders.spec_of(fullname)
         return importlib.machinery.ModuleSpec(fullname, self, is_package=is_package)
 
     def exec_module(self, module: types.ModuleType) -> None:

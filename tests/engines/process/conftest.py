@@ -2,7 +2,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from toolfold.engines.process import speed
+from toolfold.engines.process import optimizations
 from toolfold.engines.process.guest import Guest
 from toolfold.engines.process.zygote import Pool
 from toolfold.models import ToolSpec
@@ -12,13 +12,15 @@ from toolfold.models import ToolSpec
 def told_guests(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Guest, str]]:
     """The guests that were told of a program while it was being checked, and its text."""
     told: list[tuple[Guest, str]] = []
-    make = speed.PreparedGuest.__init__
+    make = optimizations.PreparedGuest.__init__
 
-    def noted(self: speed.PreparedGuest, pool: Pool, guest: Guest, text: str, tools: Sequence[ToolSpec]) -> None:
+    def noted(
+        self: optimizations.PreparedGuest, pool: Pool, guest: Guest, text: str, tools: Sequence[ToolSpec]
+    ) -> None:
         told.append((guest, text))
         make(self, pool, guest, text, tools)
 
-    monkeypatch.setattr(speed.PreparedGuest, "__init__", noted)
+    monkeypatch.setattr(optimizations.PreparedGuest, "__init__", noted)
     return told
 
 

@@ -6,8 +6,8 @@ from typing import Any
 
 from toolfold.engines.process.doctor import PROBE, run_in_probe
 from toolfold.engines.process.guest import Guest
-from toolfold.engines.process.launch import NAMESPACE, LaunchPlan, Tier
 from toolfold.engines.process.zygote import Zygote
+from toolfold.engines.process.zygote_launch import NAMESPACE, LaunchPlan, Tier
 from toolfold.models import Limits
 
 

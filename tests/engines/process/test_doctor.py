@@ -6,7 +6,7 @@ import platform
 import pytest
 
 from toolfold.engines.process import doctor
-from toolfold.engines.process.launch import LAYERS, Layer, Tier
+from toolfold.engines.process.zygote_launch import LAYERS, Layer, Tier
 
 
 @pytest.mark.long

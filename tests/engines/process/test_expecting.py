@@ -12,7 +12,7 @@ from toolfold import Limits, Outcome, Runtime
 from toolfold.engines.base import Ended, Engine, EngineWrapper, Order, Run
 from toolfold.engines.process import ProcessEngine
 from toolfold.engines.process.guest import Guest
-from toolfold.engines.process.layout import BARE
+from toolfold.engines.process.jail_layout import BARE
 from toolfold.models import Program
 
 Told = list[tuple[Guest, str]]

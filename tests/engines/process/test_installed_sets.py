@@ -7,7 +7,7 @@ import pytest
 
 from toolfold import Limits, Runtime
 from toolfold.engines.process import ProcessEngine
-from toolfold.engines.process.layout import BARE, Jail, jail_of, with_room
+from toolfold.engines.process.jail_layout import BARE, Jail, jail_of, with_room
 from toolfold.models import InstalledSet
 
 both_tiers = pytest.mark.parametrize("isolation", ["namespace", "landlock"])

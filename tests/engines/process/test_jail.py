@@ -9,7 +9,7 @@ import pytest
 
 from tests.engines.process.probing import answer, guest, jail
 from toolfold.engines.process.doctor import run_in_probe
-from toolfold.engines.process.launch import LANDLOCK, NAMESPACE, NONE, Layer, Tier
+from toolfold.engines.process.zygote_launch import LANDLOCK, NAMESPACE, NONE, Layer, Tier
 from toolfold.errors import EngineUnavailable
 from toolfold.models import MIB, Limits
 

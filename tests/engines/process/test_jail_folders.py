@@ -3,7 +3,7 @@
 import os
 from pathlib import Path
 
-from toolfold_guest.shared.folders import remove_tree
+from toolfold_guest.shared.folder_removal import remove_tree
 
 
 def test_a_tree_deeper_than_any_path_is_removed(tmp_path: Path) -> None:

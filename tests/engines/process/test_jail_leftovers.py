@@ -15,8 +15,8 @@ import pytest
 import toolfold_guest
 from tests.mounts import mounts
 from toolfold.engines.process.doctor import PROBE
-from toolfold.engines.process.launch import LANDLOCK, NAMESPACE, LaunchPlan, Tier, tier_named
 from toolfold.engines.process.zygote import Zygote
+from toolfold.engines.process.zygote_launch import LANDLOCK, NAMESPACE, LaunchPlan, Tier, tier_named
 from toolfold.errors import EngineCrashed
 
 both_tiers = pytest.mark.parametrize("tier", [NAMESPACE, LANDLOCK], ids=lambda tier: tier.name)
@@ -24,12 +24,12 @@ SOURCE = os.fspath(Path(toolfold_guest.__file__).parents[1])
 PACKAGES = [path for path in sys.path if path.endswith(("site-packages", "dist-packages"))]
 HOST = """
 import asyncio, sys
-from toolfold.engines.process.launch import LaunchPlan, tier_named
+from toolfold.engines.process.zygote_launch import LaunchPlan, tier_named
 from toolfold.engines.process.zygote import Zygote
 
 async def main():
     tier = tier_named(sys.argv[1])
-    zygote = await Zygote.start(LaunchPlan(tier=tier, loop_module="toolfold_guest.jail.probe"))
+    zygote = await Zygote.start(LaunchPlan(tier=tier, loop_module="toolfold_guest.jail.probe_program"))
     guests = zygote.spawn_many(5)
     await asyncio.gather(*[guest.ready for guest in guests])
     print("ready", flush=True)

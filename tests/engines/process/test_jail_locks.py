@@ -7,7 +7,7 @@ import struct
 import pytest
 
 from tests.engines.process.probing import answer, guest, jail
-from toolfold.engines.process.launch import LANDLOCK, NAMESPACE, NONE, Tier
+from toolfold.engines.process.zygote_launch import LANDLOCK, NAMESPACE, NONE, Tier
 
 both_tiers = pytest.mark.parametrize("tier", [NAMESPACE, LANDLOCK], ids=lambda tier: tier.name)
 every_tier = pytest.mark.parametrize("tier", [NAMESPACE, LANDLOCK, NONE], ids=lambda tier: tier.name)

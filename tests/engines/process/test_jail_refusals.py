@@ -38,7 +38,7 @@ open("/proc/sys/user/max_user_namespaces", "w").write("0")
 RUN = """
 import asyncio, os, sys
 from toolfold.engines.process.doctor import PROBE, run_in_probe
-from toolfold.engines.process.launch import LaunchPlan, tier_named
+from toolfold.engines.process.zygote_launch import LaunchPlan, tier_named
 from toolfold.engines.process.zygote import Zygote
 from toolfold.errors import EngineUnavailable
 from toolfold.models import Limits

@@ -2,7 +2,7 @@
 
 import pytest
 
-from toolfold.engines.process.launch import LANDLOCK, NAMESPACE, NONE, Tier, tier_named
+from toolfold.engines.process.zygote_launch import LANDLOCK, NAMESPACE, NONE, Tier, tier_named
 from toolfold.errors import UsageError
 
 

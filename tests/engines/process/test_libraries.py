@@ -6,9 +6,9 @@ import pytest
 
 from tests.engines.process.probing import answer
 from toolfold.engines.process.doctor import PROBE
-from toolfold.engines.process.launch import LANDLOCK, NAMESPACE, LaunchPlan, Tier
-from toolfold.engines.process.layout import library_entries
+from toolfold.engines.process.jail_layout import library_entries
 from toolfold.engines.process.zygote import Zygote
+from toolfold.engines.process.zygote_launch import LANDLOCK, NAMESPACE, LaunchPlan, Tier
 
 both_tiers = pytest.mark.parametrize("tier", [NAMESPACE, LANDLOCK], ids=lambda tier: tier.name)
 

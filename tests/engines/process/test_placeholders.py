@@ -9,9 +9,9 @@ import pytest
 import pytest_asyncio
 
 from toolfold.engines.process.engine import ProcessEngine
-from toolfold.engines.process.launch import LANDLOCK, NAMESPACE, Tier
+from toolfold.engines.process.zygote_launch import LANDLOCK, NAMESPACE, Tier
 from toolfold.runtime import Runtime
-from toolfold_guest.shared.names import LIBRARIES
+from toolfold_guest.shared.reserved_names import LIBRARIES
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -80,7 +80,7 @@ async def test_each_library_of_the_table_can_be_imported_on_each_tier(tier: Tier
 
 
 async def test_no_program_pays_for_what_it_does_not_import(runtime: Runtime) -> None:
-    outcome = await runtime.run("import sys\n'toolfold_guest.stdlib.placeholders' in sys.modules")
+    outcome = await runtime.run("import sys\n'toolfold_guest.stdlib.network_placeholders' in sys.modules")
 
     assert outcome.value is False
 

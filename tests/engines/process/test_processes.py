@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.engines.process.probing import guest
-from toolfold.engines.process.launch import LANDLOCK, NAMESPACE, NONE, Tier, most_processes, pid_of
+from toolfold.engines.process.zygote_launch import LANDLOCK, NAMESPACE, NONE, Tier, most_processes, pid_of
 
 CROWDED = """
 import asyncio, os, resource

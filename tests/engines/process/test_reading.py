@@ -10,7 +10,7 @@ import toolfold
 from toolfold import Outcome, Paused, Runtime
 from toolfold.tools.policy import Policy
 from toolfold.tools.tool import Decision
-from toolfold_guest.shared.polling import Patience
+from toolfold_guest.shared.adaptive_polling import Patience
 
 
 @toolfold.tool

@@ -11,7 +11,7 @@ import pytest_asyncio
 from toolfold.engines.base import Called, Ended, Order, Waiting
 from toolfold.engines.process import ProcessEngine, guest
 from toolfold.engines.process import engine as process_engine
-from toolfold.engines.process.launch import pid_of
+from toolfold.engines.process.zygote_launch import pid_of
 from toolfold.models import Program, Reply, ToolSpec
 
 BUSY = """

@@ -10,8 +10,8 @@ from pkgutil import resolve_name
 from toolfold.engines.base import EngineTools
 from toolfold.engines.process import ProcessEngine
 from toolfold.engines.ray.cluster import ClusterNode
-from toolfold.engines.ray.link import Mailbox, NodeFacts, PollingMailbox
 from toolfold.engines.ray.node import Node
+from toolfold.engines.ray.node_link import Mailbox, NodeFacts, PollingMailbox
 from toolfold.errors import EngineUnavailable
 
 

@@ -6,8 +6,8 @@ from collections.abc import AsyncIterator
 import pytest
 
 from toolfold.engines.process import ProcessEngine
-from toolfold.engines.ray import wire
-from toolfold.engines.ray.direct import DirectMailbox, DirectServer
+from toolfold.engines.ray import wire_messages
+from toolfold.engines.ray.direct_connection import DirectMailbox, DirectServer
 from toolfold.engines.ray.node import MOST_WAITING_BYTES, Node
 from toolfold.models import Limits, Program, ToolSpec
 
@@ -48,14 +48,14 @@ class Heard:
 async def test_messages_go_both_ways(served: Served) -> None:
     mailbox = await DirectMailbox.connect("127.0.0.1", served.port, served.token)
     heard = Heard(mailbox)
-    opened = wire.Open(1, 0, Program(text="6 * 7"), Limits(), (), "", 1, None, (), report_waiting=False)
-    mailbox.write(wire.pack([wire.Grant(0, ()), opened]))
-    parts = wire.split(await heard.messages.get())
+    opened = wire_messages.Open(1, 0, Program(text="6 * 7"), Limits(), (), "", 1, None, (), report_waiting=False)
+    mailbox.write(wire_messages.pack([wire_messages.Grant(0, ()), opened]))
+    parts = wire_messages.split(await heard.messages.get())
     mailbox.close()
     await served.ended.wait()
 
-    ended = wire.WireEnded("finished", 42, None, (), frozenset(), (), keeps_session=False)
-    assert [(key, wire.read(body)) for key, body in parts] == [(1, [ended])]
+    ended = wire_messages.WireEnded("finished", 42, None, (), frozenset(), (), keeps_session=False)
+    assert [(key, wire_messages.read(body)) for key, body in parts] == [(1, [ended])]
 
 
 async def test_whoever_does_not_know_the_secret_hears_nothing(served: Served) -> None:
@@ -103,17 +103,17 @@ async def test_a_program_whose_words_nobody_reads_stands_still(served: Served) -
         "await asyncio.gather(*tasks)"
     )
     spec = ToolSpec(name="save", python_name="save")
-    opened = wire.Open(1, 0, Program(text=text), Limits(), (), "", 1, None, (), report_waiting=False)
-    mailbox.write(wire.pack([wire.Grant(0, (spec,)), opened]))
+    opened = wire_messages.Open(1, 0, Program(text=text), Limits(), (), "", 1, None, (), report_waiting=False)
+    mailbox.write(wire_messages.pack([wire_messages.Grant(0, (spec,)), opened]))
     while served.node._outbox.has_room.is_set():
         await asyncio.sleep(0.01)
     held = served.node._outbox.waiting_bytes
     heard = Heard(mailbox)  # now they are read
     made = 0
     while made < calls:
-        parts = wire.split(await heard.messages.get())
-        said = [one for key, body in parts if key == 1 for one in wire.read(body)]
-        made += sum(len(one.calls) for one in said if isinstance(one, wire.WireCalled))
+        parts = wire_messages.split(await heard.messages.get())
+        said = [one for key, body in parts if key == 1 for one in wire_messages.read(body)]
+        made += sum(len(one.calls) for one in said if isinstance(one, wire_messages.WireCalled))
     mailbox.close()
     await served.ended.wait()
 
@@ -122,7 +122,7 @@ async def test_a_program_whose_words_nobody_reads_stands_still(served: Served) -
 
 @pytest.mark.parametrize("count", [1, 2, 15, 16, 70_000])
 def test_parts_of_a_run_are_read_together_in_their_order(count: int) -> None:
-    said = [wire.WireWaiting(number) for number in range(count)]
-    body = wire.merged([wire.part(one) for one in said])
+    said = [wire_messages.WireWaiting(number) for number in range(count)]
+    body = wire_messages.merged([wire_messages.part(one) for one in said])
 
-    assert wire.read(body) == said
+    assert wire_messages.read(body) == said

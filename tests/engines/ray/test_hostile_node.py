@@ -9,10 +9,10 @@ import pytest
 
 from toolfold import EngineCrashed, Runtime
 from toolfold.engines.base import EngineTools
-from toolfold.engines.ray import RayEngine, wire
+from toolfold.engines.ray import RayEngine, wire_messages
 from toolfold.engines.ray.cluster import ClusterNode
-from toolfold.engines.ray.direct import DirectMailbox
-from toolfold.engines.ray.link import Mailbox, NodeFacts
+from toolfold.engines.ray.direct_connection import DirectMailbox
+from toolfold.engines.ray.node_link import Mailbox, NodeFacts
 from toolfold.models import File
 
 saved: list[int] = []
@@ -71,32 +71,35 @@ class HostileNodes:
         self.server.close()
 
 
-def of_run(*said: wire.FromNode) -> bytes:
-    return wire.join([(1, wire.part(one)) for one in said])
+def of_run(*said: wire_messages.FromNode) -> bytes:
+    return wire_messages.join([(1, wire_messages.part(one)) for one in said])
 
 
-def ended(value: object = 1, *files: File) -> wire.WireEnded:
-    return wire.WireEnded("finished", value, None, files, frozenset(), (), keeps_session=False)
+def ended(value: object = 1, *files: File) -> wire_messages.WireEnded:
+    return wire_messages.WireEnded("finished", value, None, files, frozenset(), (), keeps_session=False)
 
 
-CALL = wire.WireCalled([(1, 0, {"n": 1}, 0)])
+CALL = wire_messages.WireCalled([(1, 0, {"n": 1}, 0)])
 SAID = {
     "a pickle": (b"\x80\x04K\x01.", "it sent a message that cannot be read"),
-    "no part": (wire.join([(1, b"\x00")]), "sent a part that cannot be read"),
-    "a tool that was not granted": (of_run(wire.WireCalled([(1, 9, {}, 0)])), "sent a call of no tool"),
+    "no part": (wire_messages.join([(1, b"\x00")]), "sent a part that cannot be read"),
+    "a tool that was not granted": (of_run(wire_messages.WireCalled([(1, 9, {}, 0)])), "sent a call of no tool"),
     "the same call twice": (of_run(CALL, CALL), "sent calls out of order"),
-    "keys that are numbers": (of_run(wire.WireCalled([(1, 0, {"n": {1: 2}}, 0)])), "sent "),
+    "keys that are numbers": (of_run(wire_messages.WireCalled([(1, 0, {"n": {1: 2}}, 0)])), "sent "),
     "not a number": (of_run(ended(float("nan"))), "sent "),
     "a file elsewhere": (of_run(ended(1, File(name="../x", data=b""))), "sent a file outside of the data folder"),
     "a reply that it had no tool for": (
-        of_run(wire.WireCalled([(1, 0, {"n": 1}, 0)]), wire.WireServed(1, 0, 0.0, 1, None, 1, 1, "")),
+        of_run(wire_messages.WireCalled([(1, 0, {"n": 1}, 0)]), wire_messages.WireServed(1, 0, 0.0, 1, None, 1, 1, "")),
         "sent a reply to no call of its own",
     ),
     "a status of its own": (
-        wire.join([(1, msgspec.msgpack.encode([[4, "great", None, None, [], [], [], False]]))]),
+        wire_messages.join([(1, msgspec.msgpack.encode([[4, "great", None, None, [], [], [], False]]))]),
         "sent a part that cannot be read",
     ),
-    "a program's part in its own name": (wire.join([(0, wire.part(ended()))]), "it sent a part for no run"),
+    "a program's part in its own name": (
+        wire_messages.join([(0, wire_messages.part(ended()))]),
+        "it sent a part for no run",
+    ),
 }
 
 
@@ -114,7 +117,9 @@ async def test_the_node_is_dropped_and_the_program_is_not_to_blame(said: bytes, 
 
 
 async def test_words_for_programs_of_others_are_not_heard() -> None:
-    nodes = HostileNodes(HostileNode(wire.join([(77, wire.part(ended("forged"))), (1, wire.part(ended(1)))])))
+    nodes = HostileNodes(
+        HostileNode(wire_messages.join([(77, wire_messages.part(ended("forged"))), (1, wire_messages.part(ended(1)))]))
+    )
     async with Runtime([save], engine=RayEngine(nodes)) as runtime:
         outcome = await runtime.run("await save(n=1)")
 

@@ -102,5 +102,5 @@ def _children() -> list[str]:
     found = []
     for pid in Path(f"/proc/self/task/{os.getpid()}/children").read_text().split():
         line = Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode()
-        found += [line] if "toolfold.engines.ray.driver" in line else []
+        found += [line] if "toolfold.engines.ray.driver_process" in line else []
     return found

@@ -10,7 +10,7 @@ import pytest
 from tests.engines.ray.local_nodes import LocalNode, LocalNodes
 from toolfold import EngineCrashed, EngineUnavailable, Outcome, Paused, Reply, Runtime, ToolSpec
 from toolfold.engines.base import Capabilities
-from toolfold.engines.ray import RayEngine, wire
+from toolfold.engines.ray import RayEngine, wire_messages
 from toolfold.models import File
 
 ASK = ToolSpec(
@@ -262,31 +262,35 @@ async def test_each_node_says_what_it_has_begun_and_lost(runtime: Runtime, nodes
     assert await figures() == {busy.node_id: (0, 1, 1), idle.node_id: (0, 1, 0)}
 
 
-CALL = wire.WireCalled([(1, 0, {}, 0)])
+CALL = wire_messages.WireCalled([(1, 0, {}, 0)])
 FORGED = {
     "no message": b"\xc1",
     "a pickle": b"\x80\x04K\x01.",
-    "no part": wire.join([(1, b"\x00")]),
-    "a call of no tool": wire.join([(1, wire.part(wire.WireCalled([(1, 99, {}, 0)])))]),
-    "a call out of turn": wire.join([(1, wire.part(wire.WireCalled([(7, 0, {}, 0)])))]),
-    "a call twice": wire.join([(1, wire.part(CALL)), (1, wire.part(CALL))]),
-    "keys that are numbers": wire.join([(1, wire.part(wire.WireCalled([(1, 0, {"a": {1: 2}}, 0)])))]),
-    "not a number": wire.join(
-        [(1, wire.part(wire.WireEnded("finished", float("nan"), None, (), frozenset(), (), False)))]
+    "no part": wire_messages.join([(1, b"\x00")]),
+    "a call of no tool": wire_messages.join([(1, wire_messages.part(wire_messages.WireCalled([(1, 99, {}, 0)])))]),
+    "a call out of turn": wire_messages.join([(1, wire_messages.part(wire_messages.WireCalled([(7, 0, {}, 0)])))]),
+    "a call twice": wire_messages.join([(1, wire_messages.part(CALL)), (1, wire_messages.part(CALL))]),
+    "keys that are numbers": wire_messages.join(
+        [(1, wire_messages.part(wire_messages.WireCalled([(1, 0, {"a": {1: 2}}, 0)])))]
     ),
-    "a file elsewhere": wire.join(
+    "not a number": wire_messages.join(
+        [(1, wire_messages.part(wire_messages.WireEnded("finished", float("nan"), None, (), frozenset(), (), False)))]
+    ),
+    "a file elsewhere": wire_messages.join(
         [
             (
                 1,
-                wire.part(
-                    wire.WireEnded(
+                wire_messages.part(
+                    wire_messages.WireEnded(
                         "finished", 1, None, (File(name="../x", data=b""),), frozenset(), (), keeps_session=False
                     )
                 ),
             )
         ],
     ),
-    "an unknown status": wire.join([(1, msgspec.msgpack.encode([[4, "great", None, None, [], [], [], False]]))]),
+    "an unknown status": wire_messages.join(
+        [(1, msgspec.msgpack.encode([[4, "great", None, None, [], [], [], False]]))]
+    ),
 }
 
 

@@ -10,17 +10,17 @@ from tests.engines.ray.local_nodes import LocalNode, LocalNodes
 from tests.tools.support import FakeClock
 from toolfold import Runtime, UsageError, tool
 from toolfold.engines.base import Called, EngineTools, ReplayTape
-from toolfold.engines.ray import RayEngine, node, wire
+from toolfold.engines.ray import RayEngine, node, wire_messages
 from toolfold.engines.ray import node as ray_node
-from toolfold.engines.ray.replay import RunHistory
+from toolfold.engines.ray.replay_history import RunHistory
 from toolfold.engines.ray.run import NodeServedCalls
 from toolfold.errors import ToolFailed
 from toolfold.execution.calls import OwnTools as NodeTools
 from toolfold.models import Call, Limits
 from toolfold.protocol.codec import Violation, encode
 from toolfold.tools.policy import Policy
-from toolfold.tools.remote import Shipment, ShippedTool
-from toolfold.tools.steps import Breaker, BreakerStep, Concurrency, Retry, RetryStep, SystemClock, wrappers
+from toolfold.tools.remote_descriptions import Shipment, ShippedTool
+from toolfold.tools.router_steps import Breaker, BreakerStep, Concurrency, Retry, RetryStep, SystemClock, wrappers
 from toolfold.tools.tool import CallContext
 
 looked_up: list[int] = []
@@ -425,19 +425,19 @@ async def test_a_node_that_has_another_version_of_the_tool_says_so() -> None:
 # what a node says
 
 FORGED = {
-    "twice": wire.WireServed(2, 0, 0.0, 1, None, 1, 1, ""),
-    "out of order": wire.WireServed(1, 7, 0.0, 1, None, 1, 1, ""),
-    "large": wire.WireServed(1, 0, 0.0, 1, None, 10**9, 1, ""),
-    "no time": wire.WireServed(1, 0, float("inf"), 1, None, 1, 1, ""),
-    "no breaker": wire.WireServed(1, 0, 0.0, 1, None, 1, 1, "maybe"),
-    "long": wire.WireServed(1, 0, 0.0, None, "x" * 100_000, 1, 1, ""),
-    "long traceback": wire.WireServed(1, 0, 0.0, None, "x", 1, 1, "", "x" * 100_000),
-    "traceback of a success": wire.WireServed(1, 0, 0.0, 1, None, 1, 1, "", "x"),
+    "twice": wire_messages.WireServed(2, 0, 0.0, 1, None, 1, 1, ""),
+    "out of order": wire_messages.WireServed(1, 7, 0.0, 1, None, 1, 1, ""),
+    "large": wire_messages.WireServed(1, 0, 0.0, 1, None, 10**9, 1, ""),
+    "no time": wire_messages.WireServed(1, 0, float("inf"), 1, None, 1, 1, ""),
+    "no breaker": wire_messages.WireServed(1, 0, 0.0, 1, None, 1, 1, "maybe"),
+    "long": wire_messages.WireServed(1, 0, 0.0, None, "x" * 100_000, 1, 1, ""),
+    "long traceback": wire_messages.WireServed(1, 0, 0.0, None, "x", 1, 1, "", "x" * 100_000),
+    "traceback of a success": wire_messages.WireServed(1, 0, 0.0, 1, None, 1, 1, "", "x"),
 }
 
 
 @pytest.mark.parametrize("forged", FORGED.values(), ids=FORGED.keys())
-def test_a_reply_that_no_router_gives_is_not_believed(forged: wire.WireServed) -> None:
+def test_a_reply_that_no_router_gives_is_not_believed(forged: wire_messages.WireServed) -> None:
     own = NodeServedCalls(RunHistory(ReplayTape()), Limits())
     own.names = frozenset({"look_up"})
     own.without(Called(Call(id=1, tool="look_up", arguments={})))

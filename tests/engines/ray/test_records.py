@@ -9,9 +9,9 @@ import pytest
 from tests.engines.ray.local_nodes import LocalNode, LocalNodes
 from toolfold import Runtime, tool
 from toolfold.engines.base import EngineTools, ReplayTape, Served, ServedCall
-from toolfold.engines.ray import RayEngine, wire
+from toolfold.engines.ray import RayEngine, wire_messages
 from toolfold.engines.ray.node import CallRecords
-from toolfold.engines.ray.replay import Diverged, RunHistory
+from toolfold.engines.ray.replay_history import Diverged, RunHistory
 from toolfold.engines.ray.run import NodeServedCalls
 from toolfold.errors import ToolFailed
 from toolfold.events import ProgramPrinted, RuntimeEvent, ToolCalled, ToolReplied
@@ -161,12 +161,12 @@ def call(number: int) -> Call:
     return Call(id=number, tool="look_up", arguments={"n": number}, line=9)
 
 
-def told(noted: CallRecords) -> list[wire.FromNode]:
-    return [said for part in noted.take() for said in wire.read(part)]
+def told(noted: CallRecords) -> list[wire_messages.FromNode]:
+    return [said for part in noted.take() for said in wire_messages.read(part)]
 
 
-def record(number: int, place: int) -> wire.WireRecord:
-    return wire.WireRecord(number, place, 0.5, "x", None, 3, 1, "", 0, {"n": number}, 9)
+def record(number: int, place: int) -> wire_messages.WireRecord:
+    return wire_messages.WireRecord(number, place, 0.5, "x", None, 3, 1, "", 0, {"n": number}, 9)
 
 
 def reply(number: int) -> Reply:
@@ -180,7 +180,7 @@ def test_calls_in_a_row_are_one_part_with_their_tape() -> None:
         noted.note_calls([call(number)])
         assert noted.note_reply(reply(number), number - 1, 0.5) is None
 
-    assert told(noted) == [wire.WireAnswered([1, 2], [0.5, 7, 0.5, 7], False, [record(1, 0), record(2, 1)])]
+    assert told(noted) == [wire_messages.WireAnswered([1, 2], [0.5, 7, 0.5, 7], False, [record(1, 0), record(2, 1)])]
     assert (told(noted), noted.size_bytes) == ([], 0)
 
 
@@ -193,12 +193,12 @@ def test_a_call_in_flight_is_told_and_its_reply_comes_apart() -> None:
     later = noted.note_reply(reply(2), 2, 0.5)
 
     assert before == [
-        wire.WireAnswered([], [], False, [record(1, 0)]),
-        wire.WireCalled([(2, 0, {"n": 2}, 9), (3, 0, {"n": 3}, 9)]),
+        wire_messages.WireAnswered([], [], False, [record(1, 0)]),
+        wire_messages.WireCalled([(2, 0, {"n": 2}, 9), (3, 0, {"n": 3}, 9)]),
     ]
     assert (late, later) == (
-        wire.WireServed(3, 1, 0.5, "x", None, 3, 1, ""),
-        wire.WireServed(2, 2, 0.5, "x", None, 3, 1, ""),
+        wire_messages.WireServed(3, 1, 0.5, "x", None, 3, 1, ""),
+        wire_messages.WireServed(2, 2, 0.5, "x", None, 3, 1, ""),
     )
     assert told(noted) == []
 
@@ -206,8 +206,8 @@ def test_a_call_in_flight_is_told_and_its_reply_comes_apart() -> None:
 # not a word is trusted
 
 
-def answered(*records: wire.WireRecord) -> wire.WireAnswered:
-    return wire.WireAnswered([], [], False, list(records))
+def answered(*records: wire_messages.WireRecord) -> wire_messages.WireAnswered:
+    return wire_messages.WireAnswered([], [], False, list(records))
 
 
 @pytest.fixture
@@ -228,7 +228,7 @@ def own(past: RunHistory) -> NodeServedCalls:
 
 
 def test_a_batch_is_heard_as_its_calls_and_replies(own: NodeServedCalls, past: RunHistory, tools: Any) -> None:
-    heard = own.answered(wire.WireAnswered([1, 1], [0.5], False, [record(1, 0), record(2, 1)]), tools)
+    heard = own.answered(wire_messages.WireAnswered([1, 1], [0.5], False, [record(1, 0), record(2, 1)]), tools)
 
     assert heard == Served([ServedCall(call(1), reply(1), 0.5), ServedCall(call(2), reply(2), 0.5)])
     assert (past.tape, past.replies, past.settled) == (ReplayTape((1, 1), (0.5,)), [reply(1), reply(2)], [1, 2])
@@ -242,7 +242,7 @@ def test_where_a_tool_failed_is_for_people_here_and_for_no_other_node(
     noted.note_calls([call(1)])
     noted.note_reply(Reply(call_id=1, error="no such row", traceback="line 7"), 0, 0.5)
     (said,) = told(noted)
-    assert isinstance(said, wire.WireAnswered)
+    assert isinstance(said, wire_messages.WireAnswered)
     heard = own.answered(said, tools)
 
     assert heard is not None
@@ -250,7 +250,7 @@ def test_where_a_tool_failed_is_for_people_here_and_for_no_other_node(
     assert [(one.error, one.traceback) for one in past.replies] == [("no such row", "")]
 
 
-FORGED: dict[str, Callable[[wire.WireRecord], object]] = {
+FORGED: dict[str, Callable[[wire_messages.WireRecord], object]] = {
     "another's number": lambda one: setattr(one, "call_id", 2),
     "no tool": lambda one: setattr(one, "tool", 9),
     "less than no tool": lambda one: setattr(one, "tool", -1),
@@ -267,7 +267,7 @@ FORGED: dict[str, Callable[[wire.WireRecord], object]] = {
 
 @pytest.mark.parametrize("forge", FORGED.values(), ids=FORGED.keys())
 def test_a_record_that_no_node_writes_is_not_believed(
-    forge: Callable[[wire.WireRecord], object], own: NodeServedCalls, tools: Any
+    forge: Callable[[wire_messages.WireRecord], object], own: NodeServedCalls, tools: Any
 ) -> None:
     forged = record(1, 0)
     forge(forged)
@@ -303,4 +303,4 @@ def test_values_that_no_program_can_have_are_refused_in_records_too(value: Any) 
     said = record(1, 0)
     said.value = value
     with pytest.raises(Violation):
-        wire.read(wire.part(answered(said)))
+        wire_messages.read(wire_messages.part(answered(said)))

@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 
 from toolfold.errors import UsageError
+from toolfold.interfaces.callback.child_programs import CallbackExecutions, CallbackRequest
 from toolfold.interfaces.callback.messages import ToolReply
-from toolfold.interfaces.callback.programs import CallbackExecutions, CallbackRequest
 from toolfold.ledger.memory import MemoryLedger
 from toolfold.ledger.sqlite.store import SqliteLedger
 from toolfold.runtime import Runtime
-from toolfold.sources.functions import tool
+from toolfold.sources.function_tools import tool
 from toolfold.tools.policy import Policy
 
 

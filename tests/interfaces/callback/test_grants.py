@@ -1,7 +1,7 @@
 """Which of the parent's tools a program is granted."""
 
-from toolfold.interfaces.callback.grants import ListedTool, grant_tools, resolve_call
-from toolfold_guest.shared.names import ANY_TOOL
+from toolfold.interfaces.callback.tool_grants import ListedTool, grant_tools, resolve_call
+from toolfold_guest.shared.reserved_names import ANY_TOOL
 
 
 def test_listed_tools_are_the_whole_grant() -> None:

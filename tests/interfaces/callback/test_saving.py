@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from toolfold.errors import UsageError
-from toolfold.interfaces.callback.programs import save_program
+from toolfold.interfaces.callback.child_programs import save_program
 
 
 def test_a_program_is_saved_and_replaced_under_its_name(tmp_path: Path) -> None:

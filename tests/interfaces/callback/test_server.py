@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 from mcp import Client
 
+from toolfold.interfaces.callback.child_server import make_server
 from toolfold.interfaces.callback.messages import OpenCall, ToolReply
-from toolfold.interfaces.callback.parent import ParentTools
-from toolfold.interfaces.callback.server import make_server
+from toolfold.interfaces.callback.parent_side import ParentTools
 
 NAME = "programmatic_tool_calling"
 

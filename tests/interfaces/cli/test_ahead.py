@@ -7,11 +7,11 @@ import pytest
 
 from tests.interfaces.cli.conftest import Cli
 from toolfold import Limits
-from toolfold.engines.process.launch import modules_of
+from toolfold.engines.process.zygote_launch import modules_of
 from toolfold.interfaces.cli import app, fast_start
 from toolfold.interfaces.cli.commands import run
 from toolfold.interfaces.cli.fast_start import launch_early, plain_options, take_sandbox
-from toolfold.interfaces.cli.inputs import RunOptions
+from toolfold.interfaces.cli.program_inputs import RunOptions
 from toolfold.models import InstalledSet
 
 LINES = [

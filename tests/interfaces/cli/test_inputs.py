@@ -4,7 +4,7 @@ import pytest
 from inline_snapshot import snapshot
 
 from toolfold import File, Limits, UsageError
-from toolfold.interfaces.cli.inputs import limits_for, read_files, read_program
+from toolfold.interfaces.cli.program_inputs import limits_for, read_files, read_program
 
 
 def test_a_program_is_read_as_it_is_without_its_byte_order_mark(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from tests.ledger.made_up import begun, given, made, outcome
 from toolfold import UsageError
 from toolfold.ledger.base import ExecutionHistory, ExecutionSummary, SealedSnapshot
 from toolfold.ledger.encryption import Pause, ProgramSnapshot, Seal, lock, unlock
-from toolfold.ledger.sqlite.rekey import rekey as again
+from toolfold.ledger.sqlite.change_key import rekey as again
 from toolfold.ledger.sqlite.store import SqliteLedger
 
 pytestmark = pytest.mark.long
@@ -250,7 +250,7 @@ async def test_the_config_names_the_ledger_and_its_old_key(
 KILLED = """
 import json, os, shutil, signal, sys
 from pathlib import Path
-from toolfold.ledger.sqlite.rekey import rekey
+from toolfold.ledger.sqlite.change_key import rekey
 
 old, new, folder = sys.argv[1], sys.argv[2], Path(sys.argv[3])
 ends = []

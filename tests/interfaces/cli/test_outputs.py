@@ -6,7 +6,7 @@ import pytest
 from inline_snapshot import snapshot
 
 from toolfold import File, UsageError
-from toolfold.interfaces.cli.output import prepare_folder, save_files
+from toolfold.interfaces.cli.outcome_output import prepare_folder, save_files
 
 
 def file(name: str, data: bytes = b"new") -> File:

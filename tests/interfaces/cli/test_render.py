@@ -1,7 +1,7 @@
 from inline_snapshot import snapshot
 
 from toolfold import CallRecord
-from toolfold.interfaces.cli.output import call_line
+from toolfold.interfaces.cli.outcome_output import call_line
 
 
 def test_a_live_line_shows_a_call_and_no_control_character_of_the_program() -> None:

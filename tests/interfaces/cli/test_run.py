@@ -15,7 +15,7 @@ from tests.interfaces.cli.conftest import COMMAND, ENVIRONMENT, Cli
 from toolfold import File, Problem
 from toolfold.interfaces.cli.app import run_command
 from toolfold.interfaces.cli.commands.run import run_program
-from toolfold.interfaces.cli.inputs import RunOptions
+from toolfold.interfaces.cli.program_inputs import RunOptions
 from toolfold.runtime import Runtime
 from toolfold.testing import Ended, Event, Printed, ScriptedEngine
 

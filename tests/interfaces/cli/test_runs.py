@@ -11,7 +11,7 @@ from inline_snapshot import snapshot
 from tests.ledger.made_up import begun, given, made, outcome
 from toolfold import Problem, UsageError
 from toolfold.interfaces.cli.commands.runs import runs_app
-from toolfold.interfaces.cli.history import escape_controls
+from toolfold.interfaces.cli.execution_views import escape_controls
 from toolfold.ledger.base import CallEntry, DecisionEntry, ReplyEntry
 from toolfold.ledger.sqlite.store import SqliteLedger
 from toolfold.models import Call, CallRecord, File, Media, Program, Reply
@@ -456,7 +456,7 @@ def test_show_lists_the_files_that_the_program_left(ledger: Path, runs: Runs) ->
 
 
 def test_names_of_arguments_are_cleaned_like_values() -> None:
-    from toolfold.interfaces.cli.history import _signature
+    from toolfold.interfaces.cli.execution_views import _signature
 
     call = Call(id=1, tool="ask", arguments={"a\x1b[2J\r\u202e": 1})
 

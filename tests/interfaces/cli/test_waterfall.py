@@ -14,7 +14,7 @@ from rich.console import Console
 from tests.ledger.made_up import begun, outcome
 from toolfold.interfaces.cli.app import run_command
 from toolfold.interfaces.cli.console_links import page_of
-from toolfold.interfaces.cli.history import Waterfall
+from toolfold.interfaces.cli.execution_views import Waterfall
 from toolfold.ledger.base import CallEntry, DecisionEntry, Entry, Moment, ReplyEntry, Story
 from toolfold.ledger.sqlite.store import SqliteLedger
 from toolfold.models import Call, CallRecord, Outcome, Reply

@@ -11,7 +11,7 @@ from fastapi import FastAPI
 
 from toolfold.interfaces.console.access import COOKIE, Access
 from toolfold.interfaces.console.app import create_console
-from toolfold.interfaces.server.listen import ConnectionLimits, HttpServer, listen
+from toolfold.interfaces.server.http_server import ConnectionLimits, HttpServer, listen
 from toolfold.ledger.base import Ledger
 from toolfold.runtime import Runtime
 

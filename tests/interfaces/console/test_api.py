@@ -13,13 +13,13 @@ from tests.interfaces.console.served import Console, Till, choice, questions, se
 from tests.ledger.made_up import begun, given, made, outcome
 from toolfold import Runtime, tool
 from toolfold.config.model import Config
+from toolfold.interfaces.config_runtime import open_runtime
 from toolfold.interfaces.http.access.auth import Authenticator
 from toolfold.interfaces.http.settings import Settings
-from toolfold.interfaces.library import open_runtime
 from toolfold.ledger.sqlite.store import SqliteLedger
 from toolfold.models import File
 from toolfold.runtime import RuntimeSettings
-from toolfold.tools.steps import Breaker, Retry, wrappers
+from toolfold.tools.router_steps import Breaker, Retry, wrappers
 
 
 async def test_a_run_is_listed_shown_and_its_calls_can_be_opened(console: Console, runtime: Runtime) -> None:

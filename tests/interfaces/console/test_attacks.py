@@ -14,7 +14,7 @@ from toolfold.interfaces.http.access.auth import Authenticator
 from toolfold.interfaces.http.settings import Settings
 from toolfold.ledger.sqlite.store import SqliteLedger
 from toolfold.models import File, Program
-from toolfold.tools.steps import Retry, wrappers
+from toolfold.tools.router_steps import Retry, wrappers
 
 AUTH = Authenticator(Settings(keys={"acme": "secret-1", "other": "secret-2"}))
 

@@ -20,7 +20,7 @@ from pydantic import TypeAdapter
 
 import toolfold
 from toolfold.frameworks import anthropic_tool
-from toolfold.ledger.open import open_ledger
+from toolfold.ledger.ledger_factory import open_ledger
 from toolfold.testing import Called, Died, scripted
 from toolfold.tools.policy import Policy
 

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from toolfold.interfaces.gem.actions import Action, parse_action
+from toolfold.interfaces.gem.action_text import Action, parse_action
 
 
 def call(name: str, arguments: str) -> str:

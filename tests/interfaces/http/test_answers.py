@@ -9,7 +9,7 @@ import pytest
 from tests.interfaces.http.conftest import KEYS, Served, inside
 from tests.interfaces.http.talk import LIBRECHAT, go_on, result, start, until
 from toolfold.interfaces.http import Settings
-from toolfold.ledger.open import open_ledger
+from toolfold.ledger.ledger_factory import open_ledger
 
 LIMIT = 64 * 1024
 MISSING = f"\n... (truncated) {200_000 - LIMIT} more bytes; write long output to a file in /mnt/data"

@@ -16,9 +16,9 @@ from tests.interfaces.http.talk import start, until
 from toolfold.config import parse_config
 from toolfold.errors import UsageError
 from toolfold.interfaces.http.access.auth import Authenticator
-from toolfold.interfaces.http.render import Refusal
+from toolfold.interfaces.http.outcome_bodies import Refusal
+from toolfold.interfaces.http.server_setup import open_app
 from toolfold.interfaces.http.settings import JwtSettings, Settings
-from toolfold.interfaces.http.setup import open_app
 
 
 @pytest.mark.parametrize(

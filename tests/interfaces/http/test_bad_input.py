@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 
 from tests.interfaces.http.conftest import Served
 from tests.interfaces.http.talk import WEATHER, finish, start
-from toolfold.interfaces.http import requests
-from toolfold.interfaces.http.body import decode_object, validate_body
-from toolfold.interfaces.http.render import OF_ERROR, Refusal, to_http
-from toolfold.interfaces.http.requests import replies_of, specs_of
+from toolfold.interfaces.http import request_models
+from toolfold.interfaces.http.body_reader import decode_object, validate_body
+from toolfold.interfaces.http.outcome_bodies import OF_ERROR, Refusal, to_http
+from toolfold.interfaces.http.request_models import replies_of, specs_of
 from toolfold.ledger import base  # noqa: F401 - its errors are part of the tree
 
 JSON = {"Content-Type": "application/json"}
@@ -125,7 +125,7 @@ values = st.recursive(
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=8), inner, max_size=4),
     max_leaves=12,
 )
-names = st.sampled_from([*requests.ProgrammaticRequest.model_fields, *requests.ToolDefinition.model_fields])
+names = st.sampled_from([*request_models.ProgrammaticRequest.model_fields, *request_models.ToolDefinition.model_fields])
 
 
 @pytest.mark.long
@@ -136,7 +136,7 @@ def test_any_json_becomes_a_request_or_a_refusal(body: dict[str, Any], tool: dic
     statuses = []
     for one in (body, {**body, "tools": [{"name": "a", **tool}]}, {**body, "tool_results": [result, item]}):
         try:
-            request = validate_body(decode_object(json.dumps(one).encode()), requests.ProgrammaticRequest)
+            request = validate_body(decode_object(json.dumps(one).encode()), request_models.ProgrammaticRequest)
             specs_of(request.tools or [], reserved_names=frozenset(), most=10)
             replies_of(request.tool_results or [])
         except Refusal as refusal:
@@ -151,8 +151,8 @@ async def test_a_fuzz_over_http_gives_no_500(client: httpx.AsyncClient) -> None:
 
     chance = random.Random(11)
     odd: list[Any] = [None, True, -1, 1e308, "", "x" * 1000, [], [[]], {}, {"a": {}}, "call_001", "\0", "é", "/../"]
-    fields = [*requests.ProgrammaticRequest.model_fields, "request_id", "detail", "name"]
-    fields += [*requests.BatchRequest.model_fields, *requests.RunCodeRequest.model_fields]
+    fields = [*request_models.ProgrammaticRequest.model_fields, "request_id", "detail", "name"]
+    fields += [*request_models.BatchRequest.model_fields, *request_models.RunCodeRequest.model_fields]
     paths = ["/exec/programmatic", "/exec", "/exec/programmatic/cancel", "/upload", "/upload/batch"]
     paths += ["/exec/batch", "/run_code"]
     statuses = set()
@@ -216,4 +216,4 @@ async def test_the_openapi_document_has_every_path_and_status(client: httpx.Asyn
     body = document["components"]["schemas"]["ProgrammaticRequest"]
     statuses = ["200", "202", "400", "401", "403", "404", "408", "409", "413", "415", "422", "429", "500", "503"]
     assert sorted(operation["responses"]) == statuses
-    assert sorted(body["properties"]) == sorted(requests.ProgrammaticRequest.model_fields)
+    assert sorted(body["properties"]) == sorted(request_models.ProgrammaticRequest.model_fields)

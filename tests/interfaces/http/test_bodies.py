@@ -78,9 +78,9 @@ async def test_a_body_with_its_key_may_have_64_kib(client: httpx.AsyncClient) ->
 
 
 async def test_a_forged_word_of_another_replica_is_told_before_the_body_has_come() -> None:
-    from toolfold.interfaces.http.render import Refusal
-    from toolfold.interfaces.http.replicas import Forwarder
-    from toolfold.interfaces.http.requests import ForwardedRequest
+    from toolfold.interfaces.http.outcome_bodies import Refusal
+    from toolfold.interfaces.http.replica_forwarding import Forwarder
+    from toolfold.interfaces.http.request_models import ForwardedRequest
 
     ours, request = Forwarder(b"k" * 32), ForwardedRequest(path="/exec", body=b"", tenant="")
     digest = "0" * 64

@@ -8,7 +8,7 @@ import pytest
 
 from tests.interfaces.http.conftest import KEYS, Served
 from tests.interfaces.http.talk import go_on, metric, result, start, until
-from toolfold.ledger.open import open_ledger
+from toolfold.ledger.ledger_factory import open_ledger
 from toolfold.service.executions import MAX_REQUESTS
 
 CODE = """

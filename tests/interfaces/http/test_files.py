@@ -12,7 +12,7 @@ from PIL import Image
 from tests.interfaces.http.conftest import KEYS, Served, serve
 from tests.interfaces.http.talk import LIBRECHAT, go_on, result, start
 from toolfold.interfaces.http import Settings
-from toolfold.interfaces.http.files import safe_name, unique_name
+from toolfold.interfaces.http.file_routes import safe_name, unique_name
 from toolfold.runtime import RuntimeSettings
 from toolfold.sessions import SessionLimits
 

@@ -15,7 +15,7 @@ import pytest
 from tests.interfaces.http.conftest import KEYS, Served, inside
 from tests.interfaces.http.talk import go_on, result, start
 from toolfold.interfaces.http import Settings
-from toolfold.interfaces.http.access.tokens import Token, Tokens
+from toolfold.interfaces.http.access.continuation_tokens import Token, Tokens
 
 KEY = b"k" * 32
 CODE = 'print(await get_weather(city="a"))\nprint(await get_weather(city="b"))'

@@ -11,7 +11,7 @@ import pytest
 from tests.interfaces.http.conftest import KEYS, Served
 from tests.interfaces.http.talk import start
 from toolfold.interfaces.http.access.rate_limits import Gate
-from toolfold.interfaces.http.render import Refusal
+from toolfold.interfaces.http.outcome_bodies import Refusal
 from toolfold.interfaces.http.settings import Settings
 
 

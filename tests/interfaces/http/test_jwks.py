@@ -14,7 +14,7 @@ from cryptography.hazmat.primitives.asymmetric import ed25519
 
 from toolfold.interfaces.http.access.auth import Authenticator
 from toolfold.interfaces.http.access.jwt_auth import SigningKeys
-from toolfold.interfaces.http.render import Refusal
+from toolfold.interfaces.http.outcome_bodies import Refusal
 from toolfold.interfaces.http.settings import JwtSettings, Settings
 
 KEY = ed25519.Ed25519PrivateKey.generate()

@@ -14,8 +14,8 @@ BUILD = """
 import asyncio, sys
 import toolfold.interfaces.cli.app
 from toolfold.config import parse_config
-from toolfold.interfaces.http.setup import HttpServer
-from toolfold.interfaces.http.setup import open_app
+from toolfold.interfaces.http.server_setup import HttpServer
+from toolfold.interfaces.http.server_setup import open_app
 
 async def build(text):
     app, ledger = await open_app(parse_config(text))
@@ -27,7 +27,7 @@ unused = sys.argv[2].split()
 print(sorted({one for one in unused for name in sys.modules if name == one or name.startswith(f"{one}.")}))
 """
 UNUSED = (
-    "cryptography httpx2 jwt mcp numpy pydantic.v1 ray redis rich toolfold.interfaces.console toolfold.interfaces.http.openapi "
+    "cryptography httpx2 jwt mcp numpy pydantic.v1 ray redis rich toolfold.interfaces.console toolfold.interfaces.http.openapi_document "
     "toolfold.interfaces.mcp websockets"
 )
 

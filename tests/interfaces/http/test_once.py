@@ -13,7 +13,7 @@ from tests.interfaces.http.talk import LIBRECHAT, WEATHER, finish, go_on, result
 from toolfold import tool
 from toolfold.interfaces.http import Settings
 from toolfold.ledger.base import ExecutionHistory
-from toolfold.ledger.open import open_ledger
+from toolfold.ledger.ledger_factory import open_ledger
 from toolfold.ledger.sqlite.store import SqliteLedger
 from toolfold.tools.policy import Policy
 

@@ -5,7 +5,7 @@ import pytest
 from tests.interfaces.http.conftest import Served
 from tests.interfaces.http.talk import finish, metric, start, until
 from toolfold.engines.process import guest
-from toolfold.execution.pause import PausedLimits
+from toolfold.execution.pauses import PausedLimits
 from toolfold.models import MIB
 from toolfold.runtime import RuntimeSettings
 

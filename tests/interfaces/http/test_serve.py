@@ -12,8 +12,8 @@ from tests.interfaces.http.test_restart import ready, server
 from toolfold.config import parse_config
 from toolfold.errors import UsageError
 from toolfold.interfaces.cli.app import run_command
-from toolfold.interfaces.http.setup import open_app
-from toolfold.interfaces.server.listen import listen
+from toolfold.interfaces.http.server_setup import open_app
+from toolfold.interfaces.server.http_server import listen
 from toolfold.ledger.sqlite.store import SqliteLedger
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from toolfold.config import parse_config
 from toolfold.errors import UsageError
-from toolfold.interfaces.http.setup import open_app
+from toolfold.interfaces.http.server_setup import open_app
 
 ECHO = str(Path(__file__).parents[1] / "cli" / "echo_server.py")
 SERVERS = f"""
@@ -91,9 +91,9 @@ async def test_servers_that_nobody_may_call_are_not_started_and_it_is_said(tmp_p
         said = await ran(client, "one", "print('fine')")
 
     assert said == ("fine\n", None)
-    assert [record.getMessage() for record in caplog.records if record.name == "toolfold.interfaces.http.setup"] == [
-        "no tenant may call the tools of 'servers', so none is started; name tenants in http.tools"
-    ]
+    assert [
+        record.getMessage() for record in caplog.records if record.name == "toolfold.interfaces.http.server_setup"
+    ] == ["no tenant may call the tools of 'servers', so none is started; name tenants in http.tools"]
 
 
 @pytest.mark.parametrize(

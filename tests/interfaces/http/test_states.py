@@ -20,7 +20,7 @@ from tests.interfaces.http.talk import go_on, metric, result, start
 from toolfold.engines.base import EngineWrapper
 from toolfold.engines.process import ProcessEngine
 from toolfold.interfaces.http import Settings
-from toolfold.ledger.open import open_ledger
+from toolfold.ledger.ledger_factory import open_ledger
 
 CODE = """
 total = 0

@@ -10,8 +10,8 @@ from msgspec.structs import replace
 from tests.interfaces.http.conftest import KEYS, inside
 from tests.interfaces.http.talk import LIBRECHAT, go_on, result, start
 from toolfold.interfaces.http import Settings
-from toolfold.interfaces.http.access.tokens import Tokens
-from toolfold.ledger.open import open_ledger
+from toolfold.interfaces.http.access.continuation_tokens import Tokens
+from toolfold.ledger.ledger_factory import open_ledger
 
 KEY = b"k" * 32
 SETTINGS = Settings(keys=KEYS, token_key=KEY)

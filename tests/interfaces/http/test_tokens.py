@@ -16,8 +16,8 @@ import pytest
 from tests.interfaces.http.conftest import KEYS, Served
 from tests.interfaces.http.talk import go_on, result, start
 from toolfold.errors import UsageError
-from toolfold.interfaces.http.access.tokens import Token, Tokens, load_or_create_key
-from toolfold.interfaces.http.render import Refusal
+from toolfold.interfaces.http.access.continuation_tokens import Token, Tokens, load_or_create_key
+from toolfold.interfaces.http.outcome_bodies import Refusal
 
 KEY = b"k" * 32
 TOKEN = Token("e1", 3, 7, "session", "one", 2e9)

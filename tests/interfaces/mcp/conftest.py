@@ -13,14 +13,14 @@ import mcp_types as types
 import pytest
 from mcp import Client
 
-from toolfold.interfaces.mcp.clients import Clients
-from toolfold.interfaces.mcp.offer import DescriptionWriter, Offer
+from toolfold.interfaces.mcp.client_sessions import Clients
+from toolfold.interfaces.mcp.offered_tools import DescriptionWriter, Offer
+from toolfold.interfaces.mcp.program_tasks import YieldPolicy
 from toolfold.interfaces.mcp.server import McpServer
-from toolfold.interfaces.mcp.tasks import YieldPolicy
 from toolfold.ledger.base import Ledger
 from toolfold.models import Limits, ToolSpec
 from toolfold.runtime import Runtime, RuntimeSettings
-from toolfold.sources.functions import as_tool
+from toolfold.sources.function_tools import as_tool
 from toolfold.tools.policy import Policy
 from toolfold.tools.tool import Tool
 

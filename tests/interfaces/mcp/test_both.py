@@ -12,11 +12,11 @@ from mcp import Client
 from tests.interfaces.mcp.conftest import ERAS, run, texts
 from toolfold import tool
 from toolfold.config.model import Config
-from toolfold.interfaces.mcp.setup import create_mcp_server
+from toolfold.interfaces.mcp.server_setup import create_mcp_server
 from toolfold.ledger.base import DecisionEntry, ExecutionFilter, Moment
 from toolfold.ledger.remote_approval import arguments_digest, decision_seal, lock
 from toolfold.ledger.sqlite.store import SqliteLedger
-from toolfold.sources.functions import as_tool
+from toolfold.sources.function_tools import as_tool
 from toolfold.tools.tool import Decision
 
 CODE = "try:\n    print(await pay(amount=5))\nexcept ToolError as error:\n    print(error)\n"

@@ -7,8 +7,8 @@ import mcp_types as types
 import pytest
 
 from tests.interfaces.mcp.conftest import ERAS, FakeBridge, Server, bridged
-from toolfold.interfaces.mcp.offer import CAPS, SAFE_CHARACTERS, DescriptionWriter, description_limit
-from toolfold.interfaces.mcp.texts import CONTRACT, INSTRUCTIONS
+from toolfold.interfaces.mcp.offered_tools import CAPS, SAFE_CHARACTERS, DescriptionWriter, description_limit
+from toolfold.interfaces.mcp.prompt_texts import CONTRACT, INSTRUCTIONS
 from toolfold.tools.tool import Tool
 
 

@@ -12,7 +12,7 @@ from mcp.client.subscriptions import ResourcesListChanged
 from tests.interfaces.mcp.conftest import ERAS, FakeBridge, Server, bridged, run, texts, until
 from tests.interfaces.mcp.test_http import served
 from toolfold.config import parse_config
-from toolfold.interfaces.mcp.setup import create_mcp_server
+from toolfold.interfaces.mcp.server_setup import create_mcp_server
 
 ROOTS_SERVER = Path(__file__).parents[2] / "sources" / "mcp" / "roots_server.py"
 MAKE_A_FILE = "open('a.txt', 'w').write('a')"

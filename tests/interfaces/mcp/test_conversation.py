@@ -279,7 +279,7 @@ async def test_a_sandbox_that_cannot_be_had_is_told_to_each_program(monkeypatch)
     from mcp import Client
 
     from toolfold.errors import EngineUnavailable
-    from toolfold.interfaces.mcp.offer import Offer
+    from toolfold.interfaces.mcp.offered_tools import Offer
     from toolfold.interfaces.mcp.server import McpServer
     from toolfold.runtime import Runtime
     from toolfold.testing import ScriptedEngine

@@ -15,9 +15,9 @@ from mcp.shared.message import SessionMessage
 
 from tests.interfaces.mcp.test_stdio import COMMAND, environment
 from toolfold.interfaces.mcp import McpServer
-from toolfold.interfaces.mcp.early_answer import EarlyAnswers, EarlyTraffic
-from toolfold.interfaces.mcp.offer import Offer
-from toolfold.interfaces.mcp.texts import INSTRUCTIONS
+from toolfold.interfaces.mcp.early_handshake import EarlyAnswers, EarlyTraffic
+from toolfold.interfaces.mcp.offered_tools import Offer
+from toolfold.interfaces.mcp.prompt_texts import INSTRUCTIONS
 from toolfold.testing import scripted
 
 META = "io.modelcontextprotocol/"
@@ -305,7 +305,7 @@ def test_cancels_and_answers_go_to_the_era_they_are_meant_for(tmp_path) -> None:
 @pytest.mark.long
 def test_what_the_first_answer_does_not_need_is_not_loaded_before_it() -> None:
     slow = ("mcp", "mcp_types", "anyio", "starlette", "uvicorn", "httpx2", "jsonschema_rs", "numpy", "toolfold.runtime")
-    code = f"import sys, toolfold.interfaces.cli.commands.mcp; print([name for name in {slow} if name in sys.modules])"
+    code = f"import sys, toolfold.interfaces.cli.commands.mcp_options; print([name for name in {slow} if name in sys.modules])"
 
     done = subprocess.run([sys.executable, "-c", code], env=environment(), capture_output=True, text=True, check=True)
 

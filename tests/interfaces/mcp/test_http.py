@@ -20,7 +20,7 @@ from mcp_types import Implementation
 from tests.interfaces.mcp.conftest import ERAS, run, texts
 from tests.interfaces.mcp.test_yielding import TOOLS
 from toolfold.errors import UsageError
-from toolfold.interfaces.mcp.texts import parse_address
+from toolfold.interfaces.mcp.prompt_texts import parse_address
 
 ROOT = Path(__file__).parents[3]
 COMMAND = (sys.executable, "-m", "toolfold", "mcp")

@@ -13,7 +13,7 @@ from tests.interfaces.mcp.conftest import ERAS, FakeBridge, Server, bridged, run
 from tests.sources.mcp.support import until
 from toolfold.config import parse_config
 from toolfold.interfaces.mcp.server import FIRST_LIST_WAIT_SECONDS
-from toolfold.interfaces.mcp.setup import create_mcp_server
+from toolfold.interfaces.mcp.server_setup import create_mcp_server
 from toolfold.tools.tool import Tool
 
 GATED = Path(__file__).parents[2] / "sources" / "mcp" / "gated_server.py"

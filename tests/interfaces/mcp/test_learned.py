@@ -6,8 +6,8 @@ from mcp import Client
 
 from tests.interfaces.mcp.conftest import run, texts
 from toolfold.config import parse_config
-from toolfold.interfaces.mcp.setup import create_mcp_server
-from toolfold.sources.functions import as_tool
+from toolfold.interfaces.mcp.server_setup import create_mcp_server
+from toolfold.sources.function_tools import as_tool
 
 
 async def get_user(id: int):  # type: ignore[no-untyped-def]  # without a return type, as most public servers are

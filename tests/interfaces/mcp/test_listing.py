@@ -5,8 +5,8 @@ import pytest
 from mcp.client.subscriptions import ToolsListChanged
 
 from tests.interfaces.mcp.conftest import ERAS, FakeBridge, Server, bridged, run, texts, until
-from toolfold.interfaces.library import mentions
-from toolfold.interfaces.mcp.texts import DESCRIPTION
+from toolfold.interfaces.config_runtime import mentions
+from toolfold.interfaces.mcp.prompt_texts import DESCRIPTION
 
 
 @pytest.mark.parametrize("mode", ERAS)

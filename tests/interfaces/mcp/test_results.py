@@ -7,7 +7,7 @@ import pytest
 
 from tests.interfaces.mcp.conftest import ERAS, FakeBridge, Server, bridged, run, texts
 from toolfold.errors import EngineCrashed, UsageError
-from toolfold.interfaces.mcp.render import NOTHING_CALLED, OF_ERROR, to_mcp
+from toolfold.interfaces.mcp.outcome_results import NOTHING_CALLED, OF_ERROR, to_mcp
 from toolfold.models import Limits, Media
 from toolfold.tools.policy import Policy
 

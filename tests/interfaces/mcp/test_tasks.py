@@ -12,7 +12,7 @@ from mcp.shared.exceptions import MCPError
 
 from tests.interfaces.mcp.conftest import run, texts, until
 from tests.interfaces.mcp.test_yielding import SOON, Gate, id_in, wait
-from toolfold.interfaces.mcp.tasks import TASKS, new_id
+from toolfold.interfaces.mcp.program_tasks import TASKS, new_id
 from toolfold.ledger.sqlite.store import SqliteLedger
 from toolfold.tools.policy import Policy
 

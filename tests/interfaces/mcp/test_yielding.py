@@ -17,8 +17,8 @@ from mcp.shared.exceptions import MCPError
 from tests.interfaces.mcp.conftest import ERAS, descendants, run, texts, until
 from tests.interfaces.mcp.test_stdio import server
 from toolfold.errors import UsageError
-from toolfold.interfaces.mcp.render import TRUNCATED
-from toolfold.interfaces.mcp.tasks import (
+from toolfold.interfaces.mcp.outcome_results import TRUNCATED
+from toolfold.interfaces.mcp.program_tasks import (
     YieldPolicy,
     check_id,
     new_id,

@@ -10,7 +10,7 @@ from tests.interfaces.pydantic_ai.talk import Run, Shared, Talk, program, return
 from toolfold import EngineUnavailable, Limits, ToolfoldError
 from toolfold.engines.base import Died
 from toolfold.engines.scripted import ScriptedEngine
-from toolfold.interfaces.pydantic_ai.render import to_exception
+from toolfold.interfaces.pydantic_ai.outcome_returns import to_exception
 from toolfold.pydantic_ai import CodeModeToolset, FunctionToolset
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")

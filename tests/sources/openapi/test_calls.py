@@ -13,7 +13,7 @@ from toolfold.sources.openapi.source import openapi_tools
 from toolfold.sources.web.credentials import ApiAuth
 from toolfold.tools.catalog import Catalog
 from toolfold.tools.router import Router
-from toolfold.tools.steps import Retry, wrappers
+from toolfold.tools.router_steps import Retry, wrappers
 
 OK = {"200": {"description": "ok", "content": {"application/json": {"schema": {"type": "object"}}}}}
 

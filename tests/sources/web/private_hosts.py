@@ -18,7 +18,7 @@ from tests.sources.openapi.serving import Answer, Serving
 from toolfold.errors import ToolRefused
 from toolfold.sources.web.client import WebClient
 from toolfold.sources.web.credentials import WebRequest
-from toolfold_guest.jail import kernel
+from toolfold_guest.jail import kernel_calls
 
 _SET_FLAGS, _SET_ADDRESS = 0x8914, 0x8916
 _UP = 0x1
@@ -26,7 +26,7 @@ _UP = 0x1
 
 def enter() -> None:
     """A network with nothing in it but its own loopback."""
-    kernel.unshare(kernel.NEWUSER | kernel.NEWNET)
+    kernel_calls.unshare(kernel_calls.NEWUSER | kernel_calls.NEWNET)
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as control:
         fcntl.ioctl(control, _SET_FLAGS, struct.pack("16sh14x", b"lo", _UP))
 

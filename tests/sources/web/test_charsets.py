@@ -10,7 +10,7 @@ import toolfold
 from tests.sources.openapi.serving import Answer, Serving
 from toolfold.sources.web.client import fetch_tool
 from toolfold.sources.web.credentials import CODECS, ApiAuth, SecretMasker, WebReply
-from toolfold.sources.web.responses import read_reply
+from toolfold.sources.web.reply_values import read_reply
 
 SECRET = "tok-12345678"
 

@@ -11,7 +11,7 @@ from toolfold.config.build import declared_tools
 from toolfold.errors import ToolFailed, ToolRefused, UsageError
 from toolfold.sources.web.client import fetch_tool
 from toolfold.sources.web.credentials import ApiAuth
-from toolfold.sources.web.network import host_entry
+from toolfold.sources.web.guarded_network import host_entry
 
 
 def fetched(tool, **arguments):

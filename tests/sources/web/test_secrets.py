@@ -19,7 +19,7 @@ from toolfold.errors import ToolRefused
 from toolfold.ledger.sqlite.store import SqliteLedger
 from toolfold.sources.openapi.source import openapi_tools
 from toolfold.sources.web.credentials import ApiAuth
-from toolfold.tools.steps import wrappers
+from toolfold.tools.router_steps import wrappers
 
 OK = {"200": {"description": "ok", "content": {"application/json": {}}}}
 PATHS = {"/a": {"get": {"operationId": "op", "responses": OK}}}

@@ -12,10 +12,10 @@ import pytest
 
 from tests.sources.openapi.serving import Answer, Serving
 from toolfold.errors import ToolError, ToolRefused, UsageError
-from toolfold.sources.web import network
+from toolfold.sources.web import guarded_network
 from toolfold.sources.web.client import WebClient
 from toolfold.sources.web.credentials import WebRequest
-from toolfold.sources.web.network import Hosts, origin_of
+from toolfold.sources.web.guarded_network import Hosts, origin_of
 
 
 def sent(client, url, method="GET", content=None):
@@ -194,7 +194,7 @@ def test_a_name_whose_answer_changes_is_connected_to_as_it_was_checked(monkeypat
 
     async def connect(self, host, port, *rest):
         reached.append(host)
-        raise network.httpcore2.ConnectError("no route")
+        raise guarded_network.httpcore2.ConnectError("no route")
 
     with Serving(lambda _: Answer()) as server:
         url = f"http://rebind.example:{server.port}/"
@@ -203,7 +203,7 @@ def test_a_name_whose_answer_changes_is_connected_to_as_it_was_checked(monkeypat
         with local_resolver(PUBLIC, "127.0.0.1") as resolve:
             client = WebClient(["rebind.example"], resolve=resolve)
             with monkeypatch.context() as patch:
-                patch.setattr(network.httpcore2.AnyIOBackend, "connect_tcp", connect)
+                patch.setattr(guarded_network.httpcore2.AnyIOBackend, "connect_tcp", connect)
                 with pytest.raises(ToolError, match="cannot be reached"):
                     sent(client, url)
             with pytest.raises(ToolRefused, match=r"'rebind\.example' leads to the private address 127\.0\.0\.1"):

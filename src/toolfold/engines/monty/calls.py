@@ -17,9 +17,9 @@ from toolfold.engines.base import Ended, Order
 from toolfold.engines.monty.values import MontyState, for_guest
 from toolfold.models import Call, Limits, Media, Problem, Reply, ToolSpec, Value
 from toolfold.protocol.codec import tool_facts
-from toolfold.tools.values import json_size
+from toolfold.tools.sendable_values import json_size
 from toolfold_guest.shared.call_style import ASYNC_PREFIX, ToolFacts, bind, style_of
-from toolfold_guest.shared.names import RESERVED
+from toolfold_guest.shared.reserved_names import RESERVED
 
 
 class MontyCalls:

@@ -17,16 +17,25 @@ from collections.abc import AsyncIterator, Container, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from toolfold.engines.process import layout
+from toolfold.engines.process import jail_layout
 from toolfold.engines.process.guest import Guest
-from toolfold.engines.process.launch import LANDLOCK, LAYERS, NAMESPACE, NAMESPACES, LaunchPlan, Layer, Tier, TierName
 from toolfold.engines.process.zygote import Zygote
+from toolfold.engines.process.zygote_launch import (
+    LANDLOCK,
+    LAYERS,
+    NAMESPACE,
+    NAMESPACES,
+    LaunchPlan,
+    Layer,
+    Tier,
+    TierName,
+)
 from toolfold.errors import EngineError
 from toolfold.models import Isolation
-from toolfold_guest.shared.wire import HEADER
+from toolfold_guest.shared.wire_format import HEADER
 
 ATTACK_SECONDS: Final = 5.0
-PROBE: Final = "toolfold_guest.jail.probe"
+PROBE: Final = "toolfold_guest.jail.probe_program"
 NOT_TRIED: Final = "not tried: "
 """The beginning of `Finding.detail` of an attack that could not be made."""
 _STRENGTH: Final[dict[str, int]] = {"none": 0, "landlock": 1, "namespace": 2}
@@ -111,7 +120,7 @@ async def examine(required: Isolation = "namespace", *, host_libraries: bool = F
         layers=tuple(layers),
         canaries={tier.name: report.findings for tier, report in zip(tiers, reports, strict=True)},
         notes={tier.name: report.notes for tier, report in zip(tiers, reports, strict=True)},
-        libraries=tuple(layout.library_modules()),
+        libraries=tuple(jail_layout.library_modules()),
         host_libraries=host_libraries,
         tier=reached,
         required=required,

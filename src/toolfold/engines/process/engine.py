@@ -14,21 +14,21 @@ from msgspec import structs
 from toolfold import fork_safety
 from toolfold.engines.base import MOST_KEPT_BYTES, MOST_KEPT_GUESTS, NOT_OPEN, Capabilities, Guests
 from toolfold.engines.process.guest import held_bytes
-from toolfold.engines.process.launch import LaunchPlan, Tier, tier_named
-from toolfold.engines.process.layout import BARE, Jail, installed_set, jail_of, library_modules, with_room
+from toolfold.engines.process.jail_layout import BARE, Jail, installed_set, jail_of, library_modules, with_room
+from toolfold.engines.process.optimizations import PreparedGuest, prepare
 from toolfold.engines.process.run import ProcessRun, collect
-from toolfold.engines.process.speed import PreparedGuest, prepare
 from toolfold.engines.process.zygote import Pool, Zygote
+from toolfold.engines.process.zygote_launch import LaunchPlan, Tier, tier_named
 from toolfold.errors import EngineUnavailable, UsageError
 from toolfold.models import InstalledSet, LibrarySet, Limits
-from toolfold_guest.shared.names import MODULES as PLACEHOLDERS
+from toolfold_guest.shared.reserved_names import MODULES as PLACEHOLDERS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
     from toolfold.engines.base import Ended, EngineSettings, Order
     from toolfold.engines.process.guest import Guest
-    from toolfold.engines.process.launch import SingleUseServer
+    from toolfold.engines.process.zygote_launch import SingleUseServer
     from toolfold.models import ToolSpec
 
 

@@ -20,8 +20,8 @@ from itertools import takewhile
 from pathlib import Path
 from typing import ClassVar, Final, NamedTuple
 
-from toolfold.engines.process.launch import pid_of
-from toolfold.engines.process.speed import Placement
+from toolfold.engines.process.optimizations import Placement
+from toolfold.engines.process.zygote_launch import pid_of
 from toolfold.errors import EngineCrashed, EngineError, EngineUnavailable
 from toolfold.protocol.codec import HOLD_FRAME, release_frame
 

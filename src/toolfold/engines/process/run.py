@@ -18,19 +18,19 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
 from toolfold.engines.base import Called, Died, Ended, Event, Order, Waiting
-from toolfold.engines.process.connection import (
+from toolfold.engines.process.guest import Hold
+from toolfold.engines.process.guest_connection import (
     GuestConnection,
     ended_from_exit,
     events_in,
     first_frames,
     printed_in,
 )
-from toolfold.engines.process.guest import Hold
-from toolfold.engines.process.speed import LookAhead
+from toolfold.engines.process.optimizations import LookAhead
 from toolfold.errors import EngineCrashed, EngineError, UsageError
 from toolfold.models import File, Limits, Problem, Reply, Status
 from toolfold.protocol.codec import CallsFrame, Violation, encode_reply
-from toolfold.protocol.machine import Conversation, LimitReached
+from toolfold.protocol.state_machine import Conversation, LimitReached
 from toolfold_guest.shared.value_rules import is_text
 
 if TYPE_CHECKING:

@@ -25,10 +25,10 @@ from typing import Any, Final
 
 from toolfold import fork_safety
 from toolfold.engines.process.guest import Guest, HoldRegistry, Usage, oom_kills
-from toolfold.engines.process.launch import Launched, LaunchPlan, open_control, start_builder
+from toolfold.engines.process.zygote_launch import Launched, LaunchPlan, open_control, start_builder
 from toolfold.errors import EngineCrashed, EngineUnavailable
 from toolfold.models import Limits
-from toolfold_guest.shared.folders import remove_tree
+from toolfold_guest.shared.folder_removal import remove_tree
 
 MAX_MESSAGE_BYTES: Final = 1 << 20
 START_SECONDS: Final = 60.0

@@ -19,7 +19,7 @@ import msgspec
 
 from toolfold.engines.process import ProcessEngine
 from toolfold.engines.process.doctor import Diagnosis, examine
-from toolfold.engines.ray.direct import DirectServer
+from toolfold.engines.ray.direct_connection import DirectServer
 from toolfold.engines.ray.node import Node
 from toolfold.errors import EngineUnavailable, ToolfoldError, UsageError, install_extra
 from toolfold.models import Isolation, Limits

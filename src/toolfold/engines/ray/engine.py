@@ -12,11 +12,11 @@ from functools import partial
 from typing import TYPE_CHECKING, Final, Protocol, Self
 
 from toolfold.engines.base import NOT_OPEN, Capabilities, Guests, NodeLoad
-from toolfold.engines.process.launch import tier_named
-from toolfold.engines.ray import wire
+from toolfold.engines.process.zygote_launch import tier_named
+from toolfold.engines.ray import wire_messages
 from toolfold.engines.ray.cluster import ClusterNode, NodeOptions
-from toolfold.engines.ray.driver import RayNodes
-from toolfold.engines.ray.link import NodeLink
+from toolfold.engines.ray.driver_process import RayNodes
+from toolfold.engines.ray.node_link import NodeLink
 from toolfold.engines.ray.run import RayRun
 from toolfold.errors import EngineUnavailable, UsageError
 from toolfold.models import LibrarySet
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from toolfold.engines.base import EngineSettings, EngineTools, Order
-    from toolfold.engines.ray.link import Mailbox, NodeFacts
+    from toolfold.engines.ray.node_link import Mailbox, NodeFacts
 
 
 # ----------------------------------------------------------------------------------------------------
@@ -92,7 +92,7 @@ class Fleet:
     def loads(self) -> tuple[NodeLoad, ...]:
         """Loads of the connected nodes, and of nodes that lost programs."""
         rooms = {link.facts.address: (link.room, len(link.runs)) for link in self.links}
-        nobody = wire.WireRoom(0, 0, 0), 0
+        nobody = wire_messages.WireRoom(0, 0, 0), 0
         loads = []
         for address in sorted({*rooms, *self.moved}):
             room, programs = rooms.get(address, nobody)
@@ -182,7 +182,7 @@ class Fleet:
     def end_session(self, session: str) -> None:
         link = self._sessions.pop(session, None)
         if link is not None:
-            link.send(wire.EndSession(session))
+            link.send(wire_messages.EndSession(session))
 
     # which nodes there are
 
@@ -338,7 +338,7 @@ class RayEngine:
 
     async def preload(self, library_set: LibrarySet) -> None:
         for link in self._open_fleet().links:
-            link.send(wire.Preload(library_set))
+            link.send(wire_messages.Preload(library_set))
 
     async def guests(self) -> Guests:
         """Guests of all nodes, as last reported; a busy node reports less often."""

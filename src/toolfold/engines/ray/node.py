@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from toolfold.engines.base import Audible, Called, Died, Ended, Order, Printed, ReplayTape, Timed, Waiting
-from toolfold.engines.ray import wire
+from toolfold.engines.ray import wire_messages
 from toolfold.errors import ToolfoldError
 from toolfold.models import ReplyMeta
 
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     import msgspec
 
     from toolfold.engines.base import Engine, Event, Run
-    from toolfold.engines.ray.direct import Frames
-    from toolfold.engines.ray.wire import FromNode, ToNode
+    from toolfold.engines.ray.direct_connection import Frames
+    from toolfold.engines.ray.wire_messages import FromNode, ToNode
     from toolfold.models import Call, Limits, Reply
 
 
@@ -47,7 +47,7 @@ class CallRecords:
         self._clocks: list[int | float] = []
         self._is_spoilt = False
         self._answered: list[msgspec.Raw] = []
-        self._unanswered: dict[int, wire.CallOut] = {}
+        self._unanswered: dict[int, wire_messages.CallOut] = {}
         self.size_bytes = 0
 
     def note_tape(self, event: ReplayTape) -> None:
@@ -58,16 +58,16 @@ class CallRecords:
 
     def note_calls(self, calls: Sequence[Call]) -> None:
         for call in calls:
-            self._unanswered[call.id] = (call.id, self._places[call.tool], wire.raw(call.arguments), call.line)
+            self._unanswered[call.id] = (call.id, self._places[call.tool], wire_messages.raw(call.arguments), call.line)
 
-    def note_reply(self, reply: Reply, place: int, seconds: float) -> wire.WireServed | None:
+    def note_reply(self, reply: Reply, place: int, seconds: float) -> wire_messages.WireServed | None:
         """Add the reply that the program got after `place` others; one that fits in no record is returned."""
         meta, size = reply.meta or _PLAIN, reply.size_bytes or 0
         served = (reply.call_id, place, seconds, reply.value, reply.error, size, meta.attempts, meta.breaker)
         if next(iter(self._unanswered), 0) != reply.call_id:
-            return wire.WireServed(*served, reply.traceback)
+            return wire_messages.WireServed(*served, reply.traceback)
         _, tool, arguments, line = self._unanswered.pop(reply.call_id)
-        record = wire.raw((*served, tool, arguments, line, reply.traceback))
+        record = wire_messages.raw((*served, tool, arguments, line, reply.traceback))
         self._answered.append(record)
         self.size_bytes += len(memoryview(record))
         return None
@@ -75,11 +75,11 @@ class CallRecords:
     def take(self) -> Iterator[bytes]:
         """Take everything, as parts to be said in this order."""
         if self._answered or self._wakes or self._clocks or self._is_spoilt:
-            yield wire.answered_part(self._wakes, self._clocks, self._is_spoilt, self._answered)
+            yield wire_messages.answered_part(self._wakes, self._clocks, self._is_spoilt, self._answered)
             self._wakes, self._clocks, self._is_spoilt = [], [], False
             self._answered, self.size_bytes = [], 0
         if self._unanswered:
-            yield wire.called_part(list(self._unanswered.values()))
+            yield wire_messages.called_part(list(self._unanswered.values()))
             self._unanswered = {}
 
 
@@ -127,7 +127,7 @@ class Node:
     def __init__(self, engine: Engine, own: NodeTools | None = None) -> None:
         self._engine = engine
         self._own = own
-        self._grants: dict[int, tuple[wire.Grant, dict[str, int]]] = {}
+        self._grants: dict[int, tuple[wire_messages.Grant, dict[str, int]]] = {}
         self._runs: dict[int, _Running] = {}
         self._sessions: set[str] = set()
         self._outbox = NodeOutbox(self._speak_soon)
@@ -141,33 +141,33 @@ class Node:
     # from the runtime
 
     def receive(self, body: bytes) -> None:
-        for message in wire.unpack(body):
+        for message in wire_messages.unpack(body):
             self._handle(message)
 
     def _handle(self, message: ToNode) -> None:
         match message:
-            case wire.Open():
+            case wire_messages.Open():
                 self._open(message)
-            case wire.RunReply():
+            case wire_messages.RunReply():
                 if (running := self._runs.get(message.run)) is not None:
                     self._do(message.run, lambda run: _give(run, running, message.reply))
-            case wire.Stop():
+            case wire_messages.Stop():
                 self._do(message.run, lambda run: run.stop(message.status, message.problem))
-            case wire.RunCommand():
+            case wire_messages.RunCommand():
                 self._act(message)
-            case wire.Grant():
+            case wire_messages.Grant():
                 places = {spec.name: place for place, spec in enumerate(message.tools)}
                 self._grants[message.number] = message, places
-            case wire.Forget():
+            case wire_messages.Forget():
                 self._grants.pop(message.number, None)
-            case wire.EndSession():
+            case wire_messages.EndSession():
                 self._sessions.discard(message.session)
                 self._engine.end_session(message.session)
-            case wire.Preload():
+            case wire_messages.Preload():
                 if self._engine.capabilities.stocked is not None:
                     self._spawn(self._engine.capabilities.stocked.preload(message.library_set))
 
-    def _act(self, message: wire.RunCommand) -> None:
+    def _act(self, message: wire_messages.RunCommand) -> None:
         match message.verb:
             case "hold":
                 self._do(message.run, lambda run: run.hold())
@@ -191,7 +191,7 @@ class Node:
 
     # programs
 
-    def _open(self, message: wire.Open) -> None:
+    def _open(self, message: wire_messages.Open) -> None:
         grant, places = self._grants[message.grant]
         key = message.run
         order = Order(
@@ -203,7 +203,7 @@ class Node:
             seed=message.seed,
             tape=None if message.wakes is None else ReplayTape(message.wakes, message.clocks),
             report_waiting=message.report_waiting,
-            on_frozen=(lambda size_bytes: self._outbox.say(key, wire.WireFrozen(size_bytes)))
+            on_frozen=(lambda size_bytes: self._outbox.say(key, wire_messages.WireFrozen(size_bytes)))
             if message.report_waiting
             else None,
         )
@@ -249,7 +249,7 @@ class Node:
         # Whatever broke: its program must not be waited for.
         except Exception as error:  # noqa: BLE001
             text = str(error) if isinstance(error, ToolfoldError) else f"{type(error).__name__}: {error}"
-            self._outbox.say(key, wire.WireDied(text, is_unbegun=running.run is None))
+            self._outbox.say(key, wire_messages.WireDied(text, is_unbegun=running.run is None))
         finally:
             self._runs.pop(key, None)
             if running.own is not None:
@@ -287,23 +287,23 @@ class Node:
     def _to_message(self, event: Event, running: _Running) -> FromNode:
         match event:
             case Printed():
-                return wire.WirePrinted(event.text, event.stream, event.cut_bytes, event.is_report)
+                return wire_messages.WirePrinted(event.text, event.stream, event.cut_bytes, event.is_report)
             case Called():
                 places = running.places
                 calls = [(call.id, places[call.tool], dict(call.arguments), call.line) for call in event.calls]
-                return wire.WireCalled(calls)
+                return wire_messages.WireCalled(calls)
             case Waiting():
-                return wire.WireWaiting(event.replies_seen)
+                return wire_messages.WireWaiting(event.replies_seen)
             case ReplayTape():
-                return wire.WireTaped(event.wakes, event.clocks, event.is_spoilt)
+                return wire_messages.WireTaped(event.wakes, event.clocks, event.is_spoilt)
             case Ended():
                 session = running.order.session
                 keeps = bool(session) and self._engine.has_session(session)
-                return wire.WireEnded(
+                return wire_messages.WireEnded(
                     event.status, event.value, event.problem, event.files, event.deleted, event.notes, keeps
                 )
             case Died():
-                return wire.WireDied(event.detail, is_unbegun=False)
+                return wire_messages.WireDied(event.detail, is_unbegun=False)
             case _:
                 raise AssertionError("only a node serves calls itself")
 
@@ -313,7 +313,7 @@ class Node:
         for session in [name for name in self._sessions if not self._engine.has_session(name)]:
             self._sessions.discard(session)
             if session != latest:
-                self._outbox.say(NO_RUN, wire.WireGone(session))
+                self._outbox.say(NO_RUN, wire_messages.WireGone(session))
 
     # to the runtime
 
@@ -357,7 +357,7 @@ class Node:
         if stocked is not None:
             guests = await stocked.guests()
             count, memory_bytes = guests.count, guests.memory_bytes
-        self._outbox.say(NO_RUN, wire.WireRoom(count, memory_bytes, _free_bytes()))
+        self._outbox.say(NO_RUN, wire_messages.WireRoom(count, memory_bytes, _free_bytes()))
 
 
 def _free_bytes() -> int:
@@ -419,7 +419,7 @@ class NodeOutbox:
             self._flush_records(key)
         if not is_urgent:
             self._be_due_later()
-        self._add(key, wire.part(message))
+        self._add(key, wire_messages.part(message))
         if is_urgent:
             self._be_due()
 
@@ -467,4 +467,4 @@ class NodeOutbox:
         if self.waiting_bytes <= MOST_WAITING_BYTES:
             self.has_room.set()
         self.messages += 1
-        return wire.join([(key, wire.merged(bodies)) for key, bodies in parts.items()])
+        return wire_messages.join([(key, wire_messages.merged(bodies)) for key, bodies in parts.items()])

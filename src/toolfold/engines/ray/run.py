@@ -19,8 +19,8 @@ from msgspec import structs
 
 from toolfold.engines.base import Called, Died, Ended, Printed, ReplayTape, Served, ServedCall, Waiting
 from toolfold.engines.process.run import checked_names
-from toolfold.engines.ray import wire
-from toolfold.engines.ray.replay import Diverged, RunHistory
+from toolfold.engines.ray import wire_messages
+from toolfold.engines.ray.replay_history import Diverged, RunHistory
 from toolfold.errors import EngineUnavailable, UsageError
 from toolfold.models import Call, Reply, ReplyMeta
 from toolfold.protocol.codec import Violation
@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 
     from toolfold.engines.base import Event, Order
     from toolfold.engines.ray.engine import Fleet
-    from toolfold.engines.ray.link import NodeLink
-    from toolfold.engines.ray.wire import FromNode, WireAnswered, WireRecord, WireServed
+    from toolfold.engines.ray.node_link import NodeLink
+    from toolfold.engines.ray.wire_messages import FromNode, WireAnswered, WireRecord, WireServed
     from toolfold.models import Limits, Problem, ToolSpec
 
 
@@ -118,7 +118,7 @@ class RayRun:
         granted = link.grant(order.tools)
         self._own.names = granted.own if order.may_serve else frozenset()
         link.send(
-            wire.Open(
+            wire_messages.Open(
                 run=self._key,
                 grant=granted.number,
                 program=order.program,
@@ -134,14 +134,14 @@ class RayRun:
             )
         )
         for reply in past.replies:
-            link.send(wire.RunReply(self._key, reply))
+            link.send(wire_messages.RunReply(self._key, reply))
 
     def _leave(self) -> None:
         """End the run, and what the node still has of it."""
         link, self._link = self._link, None
         if link is not None:
             link.runs.pop(self._key, None)
-            link.send(wire.RunCommand(self._key, "close"))
+            link.send(wire_messages.RunCommand(self._key, "close"))
         self._state = "over"
         if self._timer is not None:
             self._timer.cancel()
@@ -190,7 +190,7 @@ class RayRun:
             self._left_bytes -= len(body)
             if self._left_bytes < 0:
                 raise Violation("more than a program may say")
-            for message in wire.read(body):
+            for message in wire_messages.read(body):
                 self._handle_message(message)
                 if self._link is not link:
                     return  # it has ended, or continues elsewhere
@@ -203,12 +203,12 @@ class RayRun:
             self._push(Died(f"a node was lost, and the program cannot be replayed: {error}"))
 
     def _handle_message(self, message: FromNode) -> None:
-        if type(message) is wire.WireAnswered:
+        if type(message) is wire_messages.WireAnswered:
             served = self._own.answered(message, self._order.tools)
             if served is not None:
                 self._push(served)
             return
-        if type(message) is wire.WireServed:
+        if type(message) is wire_messages.WireServed:
             self._push(self._own.served(message))
             return
         event = self._event(message)
@@ -230,26 +230,26 @@ class RayRun:
 
     def _event(self, message: FromNode) -> Event | None:
         match message:
-            case wire.WireCalled():
+            case wire_messages.WireCalled():
                 return self._called(message)
-            case wire.WirePrinted():
+            case wire_messages.WirePrinted():
                 return Printed(message.text, message.stream, message.cut_bytes, message.is_report)
-            case wire.WireWaiting():
+            case wire_messages.WireWaiting():
                 return Waiting(message.replies_seen)
-            case wire.WireTaped():
+            case wire_messages.WireTaped():
                 return ReplayTape(message.wakes, message.clocks, message.is_spoilt)
-            case wire.WireEnded():
+            case wire_messages.WireEnded():
                 return self._ended(message)
-            case wire.WireDied():
+            case wire_messages.WireDied():
                 return self._died(message)
-            case wire.WireFrozen():
+            case wire_messages.WireFrozen():
                 if self._order.on_frozen is not None:
                     self._order.on_frozen(message.held_bytes)
                 return None
             case _:
                 raise Violation("a part that is not a run's")
 
-    def _called(self, message: wire.WireCalled) -> Called:
+    def _called(self, message: wire_messages.WireCalled) -> Called:
         tools = self._order.tools
         if not message.calls or any(not 0 <= place < len(tools) for _, place, _, _ in message.calls):
             raise Violation("a call of no tool")
@@ -260,7 +260,7 @@ class RayRun:
         self._past.check_ids([call.id for call in calls])
         return Called(*calls)
 
-    def _ended(self, message: wire.WireEnded) -> Ended:
+    def _ended(self, message: wire_messages.WireEnded) -> Ended:
         limits = self._order.limits
         try:
             checked_names(message.files)
@@ -278,7 +278,7 @@ class RayRun:
             raise Violation("an end that is not the one that was asked for")
         return ended
 
-    def _died(self, message: wire.WireDied) -> Event | None:
+    def _died(self, message: wire_messages.WireDied) -> Event | None:
         """The guest broke on a sound node: as in the process engine, unless nothing of the program had run."""
         if message.is_unbegun and self._stopping is None and not self._order.session:
             link, self._link = self._link, None
@@ -300,7 +300,7 @@ class RayRun:
             reply = structs.replace(reply, traceback="")
         self._past.answered(reply)
         if self._link is not None:
-            self._link.send(wire.RunReply(self._key, reply))
+            self._link.send(wire_messages.RunReply(self._key, reply))
 
     def hold(self) -> None:
         """Pause: the program's timers stand still until `release`."""
@@ -324,7 +324,7 @@ class RayRun:
 
     def _act(self, verb: Literal["hold", "release", "output"], seconds: float = 0.0) -> None:
         if self._link is not None:
-            self._link.send(wire.RunCommand(self._key, verb, seconds))
+            self._link.send(wire_messages.RunCommand(self._key, verb, seconds))
 
     def stop(self, status: Literal["timeout", "cancelled", "limit"], problem: Problem | None = None) -> None:
         """End the program now; the last event then is an `Ended` with this status."""
@@ -334,7 +334,7 @@ class RayRun:
         if self._link is None:
             self._push(self._stopping)
             return
-        self._link.send(wire.Stop(self._key, status, problem))
+        self._link.send(wire_messages.Stop(self._key, status, problem))
         self._timer = asyncio.get_running_loop().call_later(STOP_SECONDS, self._end_stop)
 
     def _end_stop(self) -> None:

@@ -12,8 +12,8 @@ from mcp.server.stdio import stdio_server
 
 from toolfold.engines.registry import known_engine
 from toolfold.errors import UsageError
-from toolfold.interfaces.callback.server import make_server
-from toolfold.interfaces.server.signals import OnlyFromHere, is_loopback
+from toolfold.interfaces.callback.child_server import make_server
+from toolfold.interfaces.server.stop_signals import OnlyFromHere, is_loopback
 
 
 def main() -> None:

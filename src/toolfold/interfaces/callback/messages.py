@@ -11,9 +11,9 @@ from typing import Any, Final, Literal
 from mcp_types import Request, RequestParams, Result
 from pydantic import BaseModel, Field
 
-from toolfold.display import value_as_json
 from toolfold.errors import ToolfoldError
 from toolfold.models import Json, Outcome
+from toolfold.outcome_views import value_as_json
 
 EXTENSION: Final = "dev.toolfold/parent-tools"
 TOOL_NAME: Final = "programmatic_tool_calling"

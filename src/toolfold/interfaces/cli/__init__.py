@@ -14,11 +14,11 @@ def main() -> NoReturn:
         options = plain_options(sys.argv[2:])
         if options is not None:
             launch_early(options)
+            from toolfold.interfaces.cli.command_process import leave, run_guarded
             from toolfold.interfaces.cli.commands.run import run_program
-            from toolfold.interfaces.cli.process import leave, run_guarded
 
             leave(run_guarded(lambda: run_program(options)))
     from toolfold.interfaces.cli.app import run_command
-    from toolfold.interfaces.cli.process import leave
+    from toolfold.interfaces.cli.command_process import leave
 
     leave(run_command(sys.argv[1:]))

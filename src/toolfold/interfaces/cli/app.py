@@ -7,11 +7,12 @@ from typing import Annotated, Literal
 import typer
 
 import toolfold
-from toolfold.interfaces.cli.commands.libraries import ledger_app, libraries_app
+from toolfold.interfaces.cli.command_process import Exit, complain, run_guarded
+from toolfold.interfaces.cli.commands.libraries_and_ledger import ledger_app, libraries_app
 from toolfold.interfaces.cli.commands.runs import runs_app
-from toolfold.interfaces.cli.commands.serve import console_command, serve_command
+from toolfold.interfaces.cli.commands.servers import console_command, serve_command
 from toolfold.interfaces.cli.commands.tools import tools_app
-from toolfold.interfaces.cli.options import (
+from toolfold.interfaces.cli.shared_options import (
     AddressOption,
     ApiOption,
     ConfigOption,
@@ -21,7 +22,6 @@ from toolfold.interfaces.cli.options import (
     RecordOption,
     ToolsOption,
 )
-from toolfold.interfaces.cli.process import Exit, complain, run_guarded
 
 app = typer.Typer(
     name="toolfold",
@@ -132,7 +132,7 @@ def _run(
     """
     values = locals()
     from toolfold.interfaces.cli.commands.run import run_program
-    from toolfold.interfaces.cli.inputs import RunOptions
+    from toolfold.interfaces.cli.program_inputs import RunOptions
 
     return run_program(RunOptions.of(values))
 
@@ -217,7 +217,7 @@ def _mcp(
     ] = False,
 ) -> int:
     """Serve `execute_program` to an MCP client. Programs can call the tools of the servers in your config."""
-    from toolfold.interfaces.cli.commands.mcp import mcp_command
+    from toolfold.interfaces.cli.commands.mcp_options import mcp_command
 
     return mcp_command(config, http, import_ or [], files=file or [], callback=callback)
 

@@ -14,9 +14,9 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, suppress
 from typing import TYPE_CHECKING, Final
 
-from toolfold.interfaces.cli.output import format_call, printable_name
-from toolfold.interfaces.cli.terminal import drawing_area
-from toolfold.tools.steps import NOBODY_CAN_APPROVE
+from toolfold.interfaces.cli.live_terminal import drawing_area
+from toolfold.interfaces.cli.outcome_output import format_call, printable_name
+from toolfold.tools.router_steps import NOBODY_CAN_APPROVE
 from toolfold.tools.tool import Approve, Decision
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 from toolfold.ledger.base import Ledger
-from toolfold.ledger.open import default_path
+from toolfold.ledger.ledger_factory import default_path
 from toolfold.ledger.sqlite.store import SqliteLedger
 
 

@@ -12,13 +12,13 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from toolfold.config.find import find_config
-from toolfold.engines.process.launch import SingleUseServer
+from toolfold.config.discovery import find_config
+from toolfold.engines.process.zygote_launch import SingleUseServer
 from toolfold.errors import ToolfoldError
-from toolfold.interfaces.cli.inputs import RunOptions, limits_for, read_program
+from toolfold.interfaces.cli.program_inputs import RunOptions, limits_for, read_program
 
 if TYPE_CHECKING:
-    from toolfold.interfaces.cli.setup import EngineChoice
+    from toolfold.interfaces.cli.command_setup import EngineChoice
     from toolfold.models import InstalledSet, Limits
 
 _REPEATABLE: Final = {"--tools": "tools", "--api": "apis", "--file": "files"}

@@ -9,8 +9,8 @@ from collections.abc import Iterator, Sequence
 from types import ModuleType
 
 from toolfold.errors import ToolfoldError, UsageError
-from toolfold.sources import functions
-from toolfold.sources.functions import as_tool, import_file
+from toolfold.sources import function_tools
+from toolfold.sources.function_tools import as_tool, import_file
 from toolfold.tools.tool import Tool
 
 
@@ -88,7 +88,7 @@ def _import(source: str) -> ModuleType:
 def _error_location(error: BaseException) -> str:
     """Where in the user's code, which is below ours and the import system's."""
     frames = traceback.extract_tb(error.__traceback__)
-    ours = (__file__, functions.__file__)
+    ours = (__file__, function_tools.__file__)
     inside = [frame for frame in frames if frame.filename not in ours and not frame.filename.startswith("<frozen")]
     return f" in line {inside[0].lineno}" if inside else ""
 

@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
+from toolfold.interfaces.config_runtime import BridgedRuntime
 from toolfold.interfaces.http.access.auth import Authenticator, Caller
-from toolfold.interfaces.http.access.tokens import Signer
-from toolfold.interfaces.http.body import admit
-from toolfold.interfaces.http.render import Refusal
+from toolfold.interfaces.http.access.continuation_tokens import Signer
+from toolfold.interfaces.http.body_reader import admit
+from toolfold.interfaces.http.outcome_bodies import Refusal
 from toolfold.interfaces.http.settings import ALL_ROLES, Role
-from toolfold.interfaces.library import BridgedRuntime
-from toolfold.interfaces.server.signals import is_local_request, send_error
+from toolfold.interfaces.server.stop_signals import is_local_request, send_error
 from toolfold.ledger.base import ExecutionHistory
 from toolfold.runtime import Runtime
 

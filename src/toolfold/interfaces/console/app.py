@@ -19,6 +19,7 @@ from toolfold.config.build import approval_of, declared_tools, ledger_of, runtim
 from toolfold.config.model import Config
 from toolfold.errors import ToolfoldError, UsageError
 from toolfold.execution.registry import BackgroundExecution
+from toolfold.interfaces.config_runtime import open_runtime
 from toolfold.interfaces.console import json_shapes
 from toolfold.interfaces.console.access import (
     COOKIE,
@@ -29,21 +30,20 @@ from toolfold.interfaces.console.access import (
     hidden_tools,
     require_visible,
 )
-from toolfold.interfaces.console.live import EventStreams, LedgerWatcher, Routes
-from toolfold.interfaces.console.queries import QueryRoutes
+from toolfold.interfaces.console.live_updates import EventStreams, LedgerWatcher, Routes
+from toolfold.interfaces.console.query_routes import QueryRoutes
+from toolfold.interfaces.http.access.continuation_tokens import signing_key
 from toolfold.interfaces.http.access.rate_limits import Gate
-from toolfold.interfaces.http.access.tokens import signing_key
-from toolfold.interfaces.http.body import Intakes, require_media_type, wait_for_hangup
-from toolfold.interfaces.http.render import Refusal
+from toolfold.interfaces.http.body_reader import Intakes, require_media_type, wait_for_hangup
+from toolfold.interfaces.http.outcome_bodies import Refusal
 from toolfold.interfaces.http.responses import json_response, refusal_of
 from toolfold.interfaces.http.settings import Settings
-from toolfold.interfaces.library import open_runtime
-from toolfold.interfaces.server.signals import is_loopback
+from toolfold.interfaces.server.stop_signals import is_loopback
 from toolfold.ledger.base import Ledger
 from toolfold.ledger.remote_approval import DecisionStore, LedgerApproval, decision_seal, lock
 from toolfold.models import MIB, Outcome
 from toolfold.runtime import Runtime
-from toolfold.service.owners import spawn
+from toolfold.service.lease_owners import spawn
 from toolfold.tools.tool import Decision, Tool
 
 # ----------------------------------------------------------------------------------------------------

@@ -12,11 +12,11 @@ from typing import Any, Final
 
 import msgspec
 
-from toolfold.display import value_as_json
 from toolfold.ledger.base import CallEntry, DecisionEntry, Entry, ExecutionHistory, ExecutionSummary, Moment, ReplyEntry
-from toolfold.ledger.listing import ToolUse
+from toolfold.ledger.execution_summaries import ToolUse
 from toolfold.ledger.remote_approval import arguments_digest
 from toolfold.models import NOTHING_RAN, CallRecord, File, Json, Outcome, Problem, ToolSpec, Value
+from toolfold.outcome_views import value_as_json
 from toolfold.prompts.python_stubs import signature
 
 _ERROR_CHARACTERS: Final = 2000

@@ -38,8 +38,8 @@ from toolfold.models import AllowedCallers, Call, File, Limits, Media, Outcome, 
 from toolfold.runtime import Runtime
 from toolfold.tools.arguments import bound_schema
 from toolfold.tools.router import error_text
+from toolfold.tools.sendable_values import to_value
 from toolfold.tools.tool import unique_names
-from toolfold.tools.values import to_value
 
 # ----------------------------------------------------------------------------------------------------
 # What an SDK gives, as the plain dict that its API would have sent.

@@ -10,15 +10,15 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from toolfold.display import describe_media, images_in
 from toolfold.errors import EngineCrashed, UsageError
 from toolfold.execution.described_files import DescribedFiles
-from toolfold.interfaces.prompts import tools_text
+from toolfold.interfaces.tool_prompt import tools_text
 from toolfold.models import Limits, Outcome, ProgramOptions, Reply, ToolSpec, Value
+from toolfold.outcome_views import describe_media, images_in
 from toolfold.prompts.schema_types import text_schema
 from toolfold.prompts.wording import lessons
 from toolfold.runtime import Runtime
-from toolfold.tools.learning import ToolLessons
+from toolfold.tools.learned_replies import ToolLessons
 
 # ----------------------------------------------------------------------------------------------------
 # An outcome or a reply as what a model reads: text, and pictures beside it. Knows no framework.

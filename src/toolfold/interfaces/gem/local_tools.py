@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from toolfold.errors import ToolError, UsageError
-from toolfold.interfaces.gem.actions import ActionTool, FiveValues, instructions
-from toolfold.sources.functions import tool_from_function
-from toolfold.tools.values import to_value
+from toolfold.interfaces.gem.action_text import ActionTool, FiveValues, instructions
+from toolfold.sources.function_tools import tool_from_function
+from toolfold.tools.sendable_values import to_value
 
 
 class LocalTools(ActionTool):

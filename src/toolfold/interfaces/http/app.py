@@ -15,29 +15,29 @@ from fastapi import FastAPI, Request, Response
 from starlette.exceptions import HTTPException
 
 import toolfold
-from toolfold.display import escape
 from toolfold.errors import ToolfoldError
-from toolfold.interfaces.http import render, requests
+from toolfold.interfaces.http import outcome_bodies, request_models
 from toolfold.interfaces.http.access.auth import Caller, Paced, RefusalThrottle, RequestReader
 from toolfold.interfaces.http.access.rate_limits import Gate
-from toolfold.interfaces.http.async_wait import AsyncExecutions, preferred_wait
-from toolfold.interfaces.http.body import Intakes, wait_for_hangup
+from toolfold.interfaces.http.async_executions import AsyncExecutions, preferred_wait
+from toolfold.interfaces.http.body_reader import Intakes, wait_for_hangup
 from toolfold.interfaces.http.executions import AnyResponse, ApiExecutions
-from toolfold.interfaces.http.files import FileRoutes, new_session
+from toolfold.interfaces.http.file_routes import FileRoutes, new_session
 from toolfold.interfaces.http.metrics import Metrics
-from toolfold.interfaces.http.render import Refusal
-from toolfold.interfaces.http.requests import ForwardedRequest, StartRequest, specs_of
+from toolfold.interfaces.http.outcome_bodies import Refusal
+from toolfold.interfaces.http.request_models import ForwardedRequest, StartRequest, specs_of
 from toolfold.interfaces.http.responses import Responses, bind_path_params, json_response
-from toolfold.interfaces.http.rewards import OneShotRoutes
 from toolfold.interfaces.http.settings import HttpContext, Settings
-from toolfold.interfaces.server.signals import OnlyFromHere
+from toolfold.interfaces.http.trainer_routes import OneShotRoutes
+from toolfold.interfaces.server.stop_signals import OnlyFromHere
 from toolfold.ledger.base import Ledger
-from toolfold.ledger.open import is_shared
+from toolfold.ledger.ledger_factory import is_shared
 from toolfold.models import Limits, ToolSpec
+from toolfold.outcome_views import escape
 from toolfold.runtime import Runtime
 
 if TYPE_CHECKING:
-    from toolfold.interfaces.http.replicas import Replicas
+    from toolfold.interfaces.http.replica_forwarding import Replicas
 
 
 _log: Final = logging.getLogger(__name__)
@@ -120,9 +120,9 @@ class _App(FastAPI):
     def openapi(self) -> dict[str, Any]:
         if self.openapi_schema is None:
             # Imported here: few ask a server for it, and its models are most of a megabyte.
-            from toolfold.interfaces.http import openapi  # noqa: PLC0415
+            from toolfold.interfaces.http import openapi_document  # noqa: PLC0415
 
-            self.openapi_schema = openapi.completed(super().openapi(), self.state.route_descriptions)
+            self.openapi_schema = openapi_document.completed(super().openapi(), self.state.route_descriptions)
         return self.openapi_schema
 
 
@@ -192,7 +192,7 @@ class _HttpInterface:
     async def programmatic(self, request: Request) -> Response:
         """Start a program whose tools the client executes, or continue one."""
         received = await self._reader.received(request, role="read")
-        body = await self._reader.read(request, received, requests.ProgrammaticRequest)
+        body = await self._reader.read(request, received, request_models.ProgrammaticRequest)
         Caller(received.tenant, received.roles).require_for(body)
         if body.continuation_token is not None:
             execution_id = self.executions.id_of(body.continuation_token, received.tenant)
@@ -216,14 +216,14 @@ class _HttpInterface:
         """Run a program without tools of the client's."""
         is_start = "idempotency-key" not in request.headers
         received = await self._reader.received(request, may_be_in_body=True, is_start=is_start)
-        body = await self._reader.read(request, received, requests.ExecuteRequest)
+        body = await self._reader.read(request, received, request_models.ExecuteRequest)
         return self.responses.respond(request, await self._start(request, body, body.code, received))
 
     async def _start(
-        self, request: Request, body: requests.ExecuteRequest | requests.ProgrammaticRequest, code: str,
+        self, request: Request, body: request_models.ExecuteRequest | request_models.ProgrammaticRequest, code: str,
         received: ForwardedRequest, tools: Sequence[ToolSpec] = (),
     ) -> AnyResponse:  # fmt: skip
-        if body.lang.lower() not in requests.LANGUAGES:
+        if body.lang.lower() not in request_models.LANGUAGES:
             raise Refusal(400, f"lang {body.lang[:20]!r} cannot be run here; write Python and send 'py'")
         start = StartRequest(
             tenant=received.tenant,
@@ -234,7 +234,7 @@ class _HttpInterface:
             timeout_seconds=self._timeout(body.timeout),
             request_id=received.request_id,
             # As its prompt tells the model: a timeout caps one run of the sandbox, not the time of tools elsewhere.
-            counts_pauses=not render.is_librechat(request.headers.get("user-agent", "")),
+            counts_pauses=not outcome_bodies.is_librechat(request.headers.get("user-agent", "")),
             hangup=partial(wait_for_hangup, request),
         )
         key, wait = request.headers.get("idempotency-key"), preferred_wait(request)
@@ -249,7 +249,7 @@ class _HttpInterface:
     async def cancel(self, request: Request) -> Response:
         """End an execution: by the id that its request had, or by its token."""
         received = await self._reader.received(request)
-        body = await self._reader.read(request, received, requests.CancelRequest)
+        body = await self._reader.read(request, received, request_models.CancelRequest)
         if not body.request_id and not body.continuation_token:
             raise Refusal(400, "request_id is missing; send that of the request to cancel, or its continuation_token")
         await self.executions.cancel(

@@ -20,10 +20,11 @@ from typing import Final, TypeAlias, TypeVar
 import msgspec
 
 from toolfold.errors import Fenced, LedgerFailed, ToolfoldError
-from toolfold.interfaces.http import render
+from toolfold.interfaces.http import outcome_bodies
 from toolfold.interfaces.http.access.rate_limits import while_connected
-from toolfold.interfaces.http.files import SessionFiles, key_of, recorded_response, session_of
-from toolfold.interfaces.http.render import (
+from toolfold.interfaces.http.continuation_rounds import ApiExecution, Rounds
+from toolfold.interfaces.http.file_routes import SessionFiles, key_of, recorded_response, session_of
+from toolfold.interfaces.http.outcome_bodies import (
     CANCELLED,
     EXPIRED,
     TIMED_OUT,
@@ -33,7 +34,7 @@ from toolfold.interfaces.http.render import (
     interruption_refusal,
     retryable_refusal,
 )
-from toolfold.interfaces.http.requests import (
+from toolfold.interfaces.http.request_models import (
     ApprovalDecision,
     ForwardedRequest,
     ForwardedResponse,
@@ -42,10 +43,9 @@ from toolfold.interfaces.http.requests import (
     continuation_of,
     refuse_large,
 )
-from toolfold.interfaces.http.rounds import ApiExecution, Rounds
 from toolfold.interfaces.http.settings import HttpContext
 from toolfold.models import Paused
-from toolfold.service.answers import AnswerInterrupted, KeyedAnswers, KeyReused, RoundAnswer
+from toolfold.service.answer_memory import AnswerInterrupted, KeyedAnswers, KeyReused, RoundAnswer
 from toolfold.service.executions import (
     HOST_FAILURES,
     ExecutionMoved,
@@ -54,7 +54,7 @@ from toolfold.service.executions import (
     ExecutionService,
     Step,
 )
-from toolfold.service.owners import Owner
+from toolfold.service.lease_owners import Owner
 
 _T = TypeVar("_T")
 AnyResponse: TypeAlias = ApiResponse | ForwardedResponse
@@ -160,7 +160,7 @@ class ApiExecutions(ExecutionObserver[ApiResponse]):
             raise Refusal(400, CANCELLED) from None
         except TimeoutError:
             self.service.end(execution, "timeout")
-            return render.error_response(
+            return outcome_bodies.error_response(
                 TIMED_OUT, status=408, session=start.session, known_error="Time limit exceeded"
             )
         except Fenced as error:

@@ -13,11 +13,11 @@ from starlette.responses import StreamingResponse
 from starlette.routing import Match
 
 from toolfold.errors import ToolfoldError
-from toolfold.interfaces.http import render
+from toolfold.interfaces.http import outcome_bodies
 from toolfold.interfaces.http.access.auth import note_refusal
 from toolfold.interfaces.http.metrics import Metrics
-from toolfold.interfaces.http.render import ApiResponse, Refusal, retryable_refusal, to_http
-from toolfold.interfaces.http.requests import ForwardedResponse
+from toolfold.interfaces.http.outcome_bodies import ApiResponse, Refusal, retryable_refusal, to_http
+from toolfold.interfaces.http.request_models import ForwardedResponse
 
 _log: Final = logging.getLogger(__name__)
 
@@ -40,9 +40,9 @@ class Responses:
         if isinstance(answer, ForwardedResponse):
             return Response(answer.body, status_code=answer.status, headers=dict(answer.headers))
         is_plain = self.path(request) == "/exec" and answer.status != 202
-        answer = render.plain_response(answer) if is_plain else answer
-        status, body = render.for_client(answer, request.headers.get("user-agent", ""))
-        body = render.plain_response(ApiResponse(status=status, body=body)).body if is_plain else body
+        answer = outcome_bodies.plain_response(answer) if is_plain else answer
+        status, body = outcome_bodies.for_client(answer, request.headers.get("user-agent", ""))
+        body = outcome_bodies.plain_response(ApiResponse(status=status, body=body)).body if is_plain else body
         retry = body.get("retry_after_seconds")
         more = {"Retry-After": str(retry)} if retry else {}
         if status == 202:
@@ -62,11 +62,11 @@ class Responses:
             # A file that is gone is 404 for everyone: LibreChat asks in order to upload it again.
             refusal.is_contract = False
         return self.respond(
-            request, render.refusal_response(refusal), _allow_header(request) if refusal.status == 405 else None
+            request, outcome_bodies.refusal_response(refusal), _allow_header(request) if refusal.status == 405 else None
         )
 
     async def break_down(self, request: Request, _: Exception) -> Response:
-        return self.respond(request, render.refusal_response(Refusal(500, "internal error", is_contract=False)))
+        return self.respond(request, outcome_bodies.refusal_response(Refusal(500, "internal error", is_contract=False)))
 
 
 def refusal_of(error: Exception) -> Refusal:

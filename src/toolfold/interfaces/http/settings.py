@@ -9,14 +9,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
-from toolfold.interfaces.server.listen import default_connection_limit
+from toolfold.interfaces.server.http_server import default_connection_limit
 from toolfold.models import MIB
 
 if TYPE_CHECKING:
     from toolfold.interfaces.http.access.auth import RequestReader
     from toolfold.interfaces.http.access.rate_limits import Gate
     from toolfold.interfaces.http.metrics import Metrics
-    from toolfold.interfaces.http.replicas import Replicas
+    from toolfold.interfaces.http.replica_forwarding import Replicas
     from toolfold.ledger.base import Ledger
     from toolfold.models import Limits
     from toolfold.runtime import Runtime

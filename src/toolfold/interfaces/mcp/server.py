@@ -22,8 +22,9 @@ from mcp.shared.exceptions import MCPError
 
 import toolfold
 from toolfold.errors import ToolfoldError, UsageError
-from toolfold.interfaces.mcp import texts
-from toolfold.interfaces.mcp.clients import (
+from toolfold.interfaces.mcp import prompt_texts
+from toolfold.interfaces.mcp.client_program import McpProgram
+from toolfold.interfaces.mcp.client_sessions import (
     Clients,
     Context,
     can_ask,
@@ -33,10 +34,9 @@ from toolfold.interfaces.mcp.clients import (
     name_of,
     owner_of,
 )
-from toolfold.interfaces.mcp.offer import Offer
-from toolfold.interfaces.mcp.program import McpProgram
-from toolfold.interfaces.mcp.render import ClientFiles, StoredFile, failed, to_mcp, to_result
-from toolfold.interfaces.mcp.tasks import (
+from toolfold.interfaces.mcp.offered_tools import Offer
+from toolfold.interfaces.mcp.outcome_results import ClientFiles, StoredFile, failed, to_mcp, to_result
+from toolfold.interfaces.mcp.program_tasks import (
     ANSWER_WAIT_SECONDS,
     Tasks,
     YieldPolicy,
@@ -51,7 +51,7 @@ from toolfold.interfaces.mcp.tasks import (
 )
 from toolfold.models import Limits, Outcome
 from toolfold.runtime import Runtime
-from toolfold.service.locks import ClientExecutions, ExecutionLocks
+from toolfold.service.file_owners import ClientExecutions, ExecutionLocks
 
 if TYPE_CHECKING:
     from toolfold.sources.mcp.bridge import Bridge
@@ -68,11 +68,15 @@ _SETTLE_SECONDS: Final = 0.05
 """Servers that come up together are told of together."""
 _META: Final = {"anthropic/alwaysLoad": True, "anthropic/maxResultSizeChars": 500_000}
 _SEARCH_TOOL: Final = types.Tool(
-    name=texts.SEARCH_NAME, description=texts.SEARCH_DESCRIPTION, input_schema=texts.SEARCH_SCHEMA, _meta=_META,
+    name=prompt_texts.SEARCH_NAME, description=prompt_texts.SEARCH_DESCRIPTION,
+    input_schema=prompt_texts.SEARCH_SCHEMA, _meta=_META,
     annotations=types.ToolAnnotations(read_only_hint=True, idempotent_hint=True, open_world_hint=False),
 )  # fmt: skip
 _WAIT_TOOL: Final = types.Tool(
-    name=texts.WAIT_NAME, description=texts.WAIT_DESCRIPTION, input_schema=texts.WAIT_SCHEMA, _meta=_META
+    name=prompt_texts.WAIT_NAME,
+    description=prompt_texts.WAIT_DESCRIPTION,
+    input_schema=prompt_texts.WAIT_SCHEMA,
+    _meta=_META,
 )
 
 _log: Final = logging.getLogger(__name__)
@@ -118,7 +122,7 @@ class McpServer:
         self.server: Server[Any] = DeclaringServer(
             NAME,
             version=toolfold.__version__,
-            instructions=texts.INSTRUCTIONS,
+            instructions=prompt_texts.INSTRUCTIONS,
             on_list_tools=self._list_tools,
             # A task has a shape of its own, which the SDK sends as it is and has no type for.
             on_call_tool=self._call_tool,  # type: ignore[arg-type]
@@ -190,8 +194,8 @@ class McpServer:
         # A client with tasks waits for programs itself.
         tells_to_wait = self._yielding.after_seconds is not None and not has_tasks(context)
         is_contract = self._offer.describing.is_contract
-        schema = texts.program_schema(self._limits.wall_seconds, is_contract=is_contract, yields=tells_to_wait)
-        tools = [types.Tool(name=texts.ENTRY_NAME, description=description, input_schema=schema, _meta=_META)]
+        schema = prompt_texts.program_schema(self._limits.wall_seconds, is_contract=is_contract, yields=tells_to_wait)
+        tools = [types.Tool(name=prompt_texts.ENTRY_NAME, description=description, input_schema=schema, _meta=_META)]
         if not is_all:
             tools.append(_SEARCH_TOOL)
         if tells_to_wait:
@@ -201,11 +205,11 @@ class McpServer:
     async def _call_tool(self, context: Context, params: types.CallToolRequestParams) -> CallToolResponse:
         arguments = params.arguments or {}
         try:
-            if params.name == texts.SEARCH_NAME:
+            if params.name == prompt_texts.SEARCH_NAME:
                 return await self._search(arguments)
-            if params.name not in (texts.ENTRY_NAME, texts.WAIT_NAME):
+            if params.name not in (prompt_texts.ENTRY_NAME, prompt_texts.WAIT_NAME):
                 raise MCPError(types.INVALID_PARAMS, f"Unknown tool: {params.name}")
-            is_wait = params.name == texts.WAIT_NAME
+            is_wait = params.name == prompt_texts.WAIT_NAME
             if params.request_state is None and is_wait:
                 return await self._wait(context, arguments)
             seconds = self._yielding.seconds_for(arguments.get("yield_after_seconds"))

@@ -22,11 +22,11 @@ from mcp_types import PROTOCOL_VERSION_META_KEY
 from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from toolfold.interfaces.mcp.early_answer import EarlyAnswers, EarlyTraffic, is_pipe
+from toolfold.interfaces.mcp.early_handshake import EarlyAnswers, EarlyTraffic, is_pipe
+from toolfold.interfaces.mcp.prompt_texts import TOKEN_VARIABLE, check_token_needed
 from toolfold.interfaces.mcp.server import McpServer
-from toolfold.interfaces.mcp.texts import TOKEN_VARIABLE, check_token_needed
-from toolfold.interfaces.server.listen import HttpServer, listen
-from toolfold.interfaces.server.signals import OnlyFromHere, on_signal
+from toolfold.interfaces.server.http_server import HttpServer, listen
+from toolfold.interfaces.server.stop_signals import OnlyFromHere, on_signal
 
 PATH: Final = "/mcp"
 _ONLY_FROM_HERE: Final = f"without a token only this machine is served; set {TOKEN_VARIABLE}"

@@ -10,7 +10,7 @@ from typing import Any, Final, Literal, get_args
 from toolfold.errors import UsageError
 from toolfold.models import Json, ToolSpec
 from toolfold.prompts.schema_types import text_schema
-from toolfold.sources.agents import MESSAGE_SCHEMA
+from toolfold.sources.agent_tools import MESSAGE_SCHEMA
 from toolfold.tools.tool import RetryWhen, python_name
 
 ToolType = Literal["mcp", "function", "code_exec", "agent"]

@@ -42,8 +42,8 @@ from toolfold.runtime import Runtime, running_loop
 from toolfold.tools.catalog import Catalog
 from toolfold.tools.policy import Policy
 from toolfold.tools.router import Router, Wrapper, with_check
+from toolfold.tools.router_steps import wrappers
 from toolfold.tools.search import SEARCH_SPEC, Index, search_tool
-from toolfold.tools.steps import wrappers
 from toolfold.tools.tool import Approve, CallContext, Tool
 
 if TYPE_CHECKING:

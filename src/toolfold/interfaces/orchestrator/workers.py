@@ -18,11 +18,11 @@ from toolfold.errors import ToolError, ToolNotFound, ToolRefused, UsageError
 from toolfold.interfaces.orchestrator.definitions import ToolDefinition
 from toolfold.models import Call, CallRecord, Limits, ToolSpec, Value
 from toolfold.prompts.python_stubs import Stub, write_tree
-from toolfold.sources.agents import ask_agent
-from toolfold.sources.functions import in_thread
+from toolfold.sources.agent_tools import ask_agent
+from toolfold.sources.function_tools import in_thread
 from toolfold.tools.catalog import Catalog
 from toolfold.tools.router import CallRequest, Handler, Router, Wrapper
-from toolfold.tools.steps import wrappers
+from toolfold.tools.router_steps import wrappers
 from toolfold.tools.tool import CallContext, Tool, python_name
 
 # Any: a worker returns whatever can be sent, at once or when awaited.

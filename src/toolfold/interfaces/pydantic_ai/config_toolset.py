@@ -23,10 +23,10 @@ from pydantic_core import SchemaValidator, core_schema
 from toolfold.config import Config
 from toolfold.config.build import runtime_settings
 from toolfold.engines.scripted import ScriptedEngine
-from toolfold.interfaces.library import CONNECT_SECONDS, BridgedRuntime, from_config, resolve_config
-from toolfold.interfaces.pydantic_ai.callers import FROM_CONFIG, MARK, listing_for_code
+from toolfold.interfaces.config_runtime import CONNECT_SECONDS, BridgedRuntime, from_config, resolve_config
+from toolfold.interfaces.pydantic_ai.allowed_callers import FROM_CONFIG, MARK, listing_for_code
 from toolfold.interfaces.pydantic_ai.nested_calls import spent_by_program
-from toolfold.interfaces.pydantic_ai.render import to_model
+from toolfold.interfaces.pydantic_ai.outcome_returns import to_model
 from toolfold.models import Call, ToolSpec
 from toolfold.runtime import Runtime
 from toolfold.tools.tool import Decision

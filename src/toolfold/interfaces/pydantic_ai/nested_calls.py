@@ -36,9 +36,9 @@ from pydantic_ai.tool_manager import ToolManager
 from toolfold import errors
 from toolfold.errors import ToolArgumentsInvalid, ToolRefused
 from toolfold.execution.registry import Answers
-from toolfold.interfaces.pydantic_ai.callers import FROM_CONFIG
-from toolfold.interfaces.pydantic_ai.deferred import NOTE, NestedAnswers, nested_id, note_in
-from toolfold.interfaces.pydantic_ai.render import SEARCH_NOTE, to_program
+from toolfold.interfaces.pydantic_ai.allowed_callers import FROM_CONFIG
+from toolfold.interfaces.pydantic_ai.deferred_calls import NOTE, NestedAnswers, nested_id, note_in
+from toolfold.interfaces.pydantic_ai.outcome_returns import SEARCH_NOTE, to_program
 from toolfold.models import Call, Outcome, Paused, Value
 from toolfold.tools.router import CallRequest, Handler, outside_check
 from toolfold.tools.tool import Decision, Spent, Tool

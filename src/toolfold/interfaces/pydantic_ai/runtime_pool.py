@@ -20,17 +20,17 @@ from toolfold.engines.base import Engine, EngineSettings, EngineWrapper
 from toolfold.engines.registry import chosen_engine
 from toolfold.errors import ToolfoldError, UsageError
 from toolfold.execution.described_files import DescribedFiles, describe_files
-from toolfold.interfaces.prompts import Form
 from toolfold.interfaces.pydantic_ai.nested_calls import LongPrograms, through_pydantic_ai
-from toolfold.interfaces.pydantic_ai.render import run_code_description
+from toolfold.interfaces.pydantic_ai.outcome_returns import run_code_description
+from toolfold.interfaces.tool_prompt import Form
 from toolfold.ledger.base import Ledger
+from toolfold.ledger.ledger_factory import open_ledger
 from toolfold.ledger.memory import MemoryLedger
-from toolfold.ledger.open import open_ledger
 from toolfold.models import NOTHING_RAN, File, Limits, Outcome, ToolSpec
 from toolfold.runtime import Runtime, RuntimeSettings
-from toolfold.service.answers import BoundedMemory
+from toolfold.service.answer_memory import BoundedMemory
 from toolfold.tools.catalog import Catalog
-from toolfold.tools.learning import Learning, Lessons, ToolLessons
+from toolfold.tools.learned_replies import Learning, Lessons, ToolLessons
 from toolfold.tools.router import from_record
 from toolfold.tools.tool import Tool
 

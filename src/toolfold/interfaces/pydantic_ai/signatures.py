@@ -16,7 +16,7 @@ from toolfold.models import Json, ToolSpec
 from toolfold.prompts.python_stubs import stub_of
 from toolfold.prompts.schema_types import Types
 from toolfold.prompts.wording import docstring
-from toolfold.sources.functions import tool_from_function
+from toolfold.sources.function_tools import tool_from_function
 from toolfold.tools.tool import python_name
 
 

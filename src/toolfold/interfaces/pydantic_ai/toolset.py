@@ -31,19 +31,19 @@ from typing_extensions import TypedDict
 from toolfold.engines.base import Engine
 from toolfold.errors import ToolfoldError
 from toolfold.execution.registry import drive
-from toolfold.interfaces.prompts import Form
-from toolfold.interfaces.pydantic_ai.callers import (
+from toolfold.interfaces.pydantic_ai.allowed_callers import (
     callers_of,
     listing_for_code,
     listing_siblings,
     spec_of,
     with_mark,
 )
-from toolfold.interfaces.pydantic_ai.deferred import NOTE, NestedAnswers, answers_in
+from toolfold.interfaces.pydantic_ai.deferred_calls import NOTE, NestedAnswers, answers_in
 from toolfold.interfaces.pydantic_ai.nested_calls import LongProgram, NestedCalls, call_deferral
-from toolfold.interfaces.pydantic_ai.render import RUN_CODE, RUN_CODE_SCHEMA, to_exception, to_retry, to_return
+from toolfold.interfaces.pydantic_ai.outcome_returns import RUN_CODE, RUN_CODE_SCHEMA, to_exception, to_retry, to_return
 from toolfold.interfaces.pydantic_ai.runtime_pool import RuntimePool, with_unique_names
-from toolfold.interfaces.pydantic_ai.search import SEVERAL, searches_of, toolsets_of
+from toolfold.interfaces.pydantic_ai.tool_search import SEVERAL, searches_of, toolsets_of
+from toolfold.interfaces.tool_prompt import Form
 from toolfold.ledger.base import Ledger
 from toolfold.models import File, Limits, Outcome, Paused
 from toolfold.runtime import Runtime

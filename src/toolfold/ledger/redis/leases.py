@@ -13,12 +13,12 @@ from collections.abc import Awaitable, Callable, Collection
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
-from toolfold.clocks import SteadyClock, steady_seconds
 from toolfold.errors import UsageError
 from toolfold.ledger import base
-from toolfold.ledger.redis import scripts
-from toolfold.ledger.redis.connect import set_clock
-from toolfold.ledger.redis.writes import Write
+from toolfold.ledger.redis import lua_scripts
+from toolfold.ledger.redis.connection import set_clock
+from toolfold.ledger.redis.write_commands import Write
+from toolfold.steady_clock import SteadyClock, steady_seconds
 
 # Any: what a script answers is between it and whoever asks.
 Ask: TypeAlias = Callable[..., Awaitable[Any]]
@@ -71,7 +71,7 @@ class Leases:
         self._leases[execution_id] = _Lease(epoch, asked_at + self._seconds)
 
     async def owner_of(self, execution_id: str) -> str | None:
-        answer = await self._ask(scripts.OWNER, execution_id)
+        answer = await self._ask(lua_scripts.OWNER, execution_id)
         return None if answer is None else answer.decode()
 
     async def claim(self, execution_id: str) -> bool:
@@ -85,7 +85,7 @@ class Leases:
     async def beat(self, execution_ids: Collection[str]) -> list[str]:
         """Say that this replica is there, and renew the leases of these executions; those that another has now."""
         asked_at = steady_seconds()
-        answer = await self._ask(scripts.TIME)
+        answer = await self._ask(lua_scripts.TIME)
         if steady_seconds() - asked_at < _PROMPT_SECONDS:  # else it is not known when the server looked
             set_clock(self._clock, answer, asked_at)
         for execution_id in self._leases.keys() - set(execution_ids):
@@ -97,12 +97,12 @@ class Leases:
             lost_ids += await self._renew(leases[place : place + _AT_ONCE])
         claims = [word for claim in self._claims.items() for word in claim]
         for place in range(0, len(claims), 2 * _AT_ONCE):
-            await self._ask(scripts.RENEW, self.terms[1], *claims[place : place + 2 * _AT_ONCE])
+            await self._ask(lua_scripts.RENEW, self.terms[1], *claims[place : place + 2 * _AT_ONCE])
         return lost_ids
 
     async def replicas(self) -> list[str]:
         """Owners whose last beat has not lapsed."""
-        return [owner.decode() for owner in await self._ask(scripts.REPLICAS)]
+        return [owner.decode() for owner in await self._ask(lua_scripts.REPLICAS)]
 
     async def confirm(self, execution_id: str) -> None:
         """Return if no other replica can have this execution now.
@@ -121,7 +121,7 @@ class Leases:
         """End leases at once: one's own, or those of an `owner` that is known to be gone."""
         for execution_id in executions:
             self._leases.pop(execution_id, None)
-        await self._ask(scripts.LEAVE, owner or self._owner, int(is_leaving), *executions)
+        await self._ask(lua_scripts.LEAVE, owner or self._owner, int(is_leaving), *executions)
 
     async def take_turn(self, session: str, turn: str) -> bool:
         """Whether this turn has the session now; it keeps it until `end_turn`, wherever its execution goes on."""
@@ -133,14 +133,16 @@ class Leases:
 
     async def end_turn(self, session: str, turn: str) -> None:
         """Let the next turn have the session."""
-        await self._ask(scripts.RELEASE, f"session/{session}", turn)
+        await self._ask(lua_scripts.RELEASE, f"session/{session}", turn)
 
     async def find_abandoned(self, seconds: float) -> list[str]:
         """Executions that nobody holds, and of which nobody wrote for so long."""
-        return [execution_id.decode() for execution_id in await self._ask(scripts.ABANDONED, repr(seconds), _AT_ONCE)]
+        return [
+            execution_id.decode() for execution_id in await self._ask(lua_scripts.ABANDONED, repr(seconds), _AT_ONCE)
+        ]
 
     async def _claim(self, name: str, owner: str) -> bool:
-        answer = await self._ask(scripts.LEASE, name, owner, self.terms[1])
+        answer = await self._ask(lua_scripts.LEASE, name, owner, self.terms[1])
         if answer.decode() != owner:
             return False
         self._claims[name] = owner
@@ -149,7 +151,7 @@ class Leases:
     async def _renew(self, leases: Collection[tuple[str, _Lease]]) -> list[str]:
         asked_at = time.monotonic()
         pairs = [word for execution_id, lease in leases for word in (execution_id, lease.epoch)]
-        answer = await self._ask(scripts.BEAT, *self.terms, *pairs)
+        answer = await self._ask(lua_scripts.BEAT, *self.terms, *pairs)
         lost_ids = {execution_id.decode() for execution_id in answer}
         for execution_id, lease in leases:
             if execution_id in lost_ids:

@@ -15,12 +15,12 @@ from typing import Any, Final, get_args
 from toolfold.errors import ToolfoldError
 from toolfold.ledger.base import ExecutionFilter
 from toolfold.ledger.encryption import NoSeal, Seal
-from toolfold.ledger.listing import Row, Saving, ToolUse, matches_filter
-from toolfold.ledger.redis import index
-from toolfold.ledger.redis.index import ROWS, rows_of, searched_title
+from toolfold.ledger.execution_summaries import Row, Saving, ToolUse, matches_filter
+from toolfold.ledger.redis import search_index
+from toolfold.ledger.redis.search_index import ROWS, rows_of, searched_title
 from toolfold.ledger.sqlite.listing import decode, encode
 from toolfold.models import Status
-from toolfold.tools.learning import MOST_TOOLS, Lesson, merge_lessons
+from toolfold.tools.learned_replies import MOST_TOOLS, Lesson, merge_lessons
 
 _PAGE: Final = 250
 _LOOKED_AT: Final = 20_000
@@ -221,7 +221,7 @@ class RedisListing:
 
     def _sets(self, query: ExecutionFilter) -> list[str]:
         """Sets that an execution must be in; there are none for empty values."""
-        tool = None if query.tool is None else index.tool_name(query.tool, self._seal)
+        tool = None if query.tool is None else search_index.tool_name(query.tool, self._seal)
         values_by_name = {
             "state": query.state, "status": query.status, "interface": query.interface, "session": query.session,
             "tool": tool,

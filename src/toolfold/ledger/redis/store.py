@@ -22,7 +22,6 @@ from redis.exceptions import ConnectionError as ConnectionLost
 from redis.exceptions import RedisError
 
 from toolfold import fork_safety
-from toolfold.clocks import SteadyClock
 from toolfold.errors import LedgerFailed, UsageError
 from toolfold.ledger import base, codec
 from toolfold.ledger.base import (
@@ -41,9 +40,9 @@ from toolfold.ledger.base import (
     Story,
 )
 from toolfold.ledger.encryption import NoSeal, Seal, seal_for_snapshots
-from toolfold.ledger.listing import Saving, ToolUse
-from toolfold.ledger.redis import scripts
-from toolfold.ledger.redis.connect import (
+from toolfold.ledger.execution_summaries import Saving, ToolUse
+from toolfold.ledger.redis import lua_scripts
+from toolfold.ledger.redis.connection import (
     SETTINGS,
     handshake,
     plain_address,
@@ -53,13 +52,14 @@ from toolfold.ledger.redis.connect import (
     shared_secret,
     sockets_of,
 )
-from toolfold.ledger.redis.index import STATES
 from toolfold.ledger.redis.leases import Leases
 from toolfold.ledger.redis.listing import RedisLessons, RedisListing
+from toolfold.ledger.redis.search_index import STATES
+from toolfold.ledger.redis.write_commands import SLOW_BYTES, Job, RedisRecord, milliseconds, refusal, update_record
 from toolfold.ledger.redis.writer import RedisWriter, log
-from toolfold.ledger.redis.writes import SLOW_BYTES, Job, RedisRecord, milliseconds, refusal, update_record
 from toolfold.models import Outcome
-from toolfold.tools.learning import Lesson
+from toolfold.steady_clock import SteadyClock
+from toolfold.tools.learned_replies import Lesson
 
 _CHANGES_AT_ONCE: Final = 1000
 _BLOCK_MILLISECONDS: Final = 2000
@@ -167,7 +167,7 @@ class RedisLedger(fork_safety.ProcessOwned):
         age = milliseconds(self._schedule.keep.open_seconds)
         lease = ("", 0) if self._leases is None else self._leases.terms
         asked_at = time.monotonic()
-        answer = await self._ask(scripts.TAKEOVER, execution_id, self._writer.name(), age, *lease)
+        answer = await self._ask(lua_scripts.TAKEOVER, execution_id, self._writer.name(), age, *lease)
         if error := refusal(execution_id, answer[0]):
             raise error
         record = RedisRecord(execution_id)
@@ -204,14 +204,14 @@ class RedisLedger(fork_safety.ProcessOwned):
     async def delete(self, execution_id: str) -> bool:
         self._check_open()
         await self._writer.drain()
-        return bool(await self._ask(scripts.DELETE, execution_id))
+        return bool(await self._ask(lua_scripts.DELETE, execution_id))
 
     # read
 
     async def load(self, execution_id: str) -> ExecutionHistory | None:
         self._check_open()
         await self._writer.drain(execution_id)
-        answer = await self._ask(scripts.LOAD, execution_id)
+        answer = await self._ask(lua_scripts.LOAD, execution_id)
         if not answer:
             return None
         try:
@@ -224,7 +224,7 @@ class RedisLedger(fork_safety.ProcessOwned):
     async def snapshot(self, execution_id: str) -> bytes | None:
         self._check_open()
         await self._writer.drain(execution_id)
-        body: bytes | None = await self._ask(scripts.FIELD, execution_id, "snapshot")
+        body: bytes | None = await self._ask(lua_scripts.FIELD, execution_id, "snapshot")
         return body
 
     def snapshot_seal(self) -> Seal | None:
@@ -236,7 +236,7 @@ class RedisLedger(fork_safety.ProcessOwned):
         self._check_open()
         await self._writer.drain()
         first, last = (f"[{prefix}", f"({prefix}{chr(0x10FFFF)}") if prefix else ("-", "+")
-        return [execution_id.decode() for execution_id in await self._ask(scripts.FIND, first, last, limit)]
+        return [execution_id.decode() for execution_id in await self._ask(lua_scripts.FIND, first, last, limit)]
 
     async def list(
         self, *, limit: int = 50, before: float | None = None, tenant: str | None = None
@@ -256,7 +256,7 @@ class RedisLedger(fork_safety.ProcessOwned):
         return await (await self._flushed_listing()).uses(limit, tenant)
 
     async def story(self, execution_id: str, *, after: int = 0) -> Story | None:
-        answer = await self._ask(scripts.STORY, execution_id, max(0, after))
+        answer = await self._ask(lua_scripts.STORY, execution_id, max(0, after))
         return await asyncio.to_thread(self._story, execution_id, max(0, after), answer) if answer else None
 
     async def _flushed_listing(self) -> RedisListing:
@@ -295,7 +295,7 @@ class RedisLedger(fork_safety.ProcessOwned):
             raise UsageError(f"invalid cursor {after!r}; take the one of the last change")
         cursor = after
         while not self._is_closed:
-            first, last = await self._ask(scripts.CHANGES)
+            first, last = await self._ask(lua_scripts.CHANGES)
             # Where the first that is there is a later one, some may have been trimmed.
             if cursor is None or (first and cursor != "0-0" and _number(cursor) < _number(first.decode())):
                 cursor = last.decode()
@@ -323,10 +323,10 @@ class RedisLedger(fork_safety.ProcessOwned):
             await client.aclose()
 
     async def decide(self, execution_id: str, epoch: int, call_id: int, body: bytes) -> bool:
-        return bool(await self._ask(scripts.DECIDE, execution_id, epoch, call_id, body))
+        return bool(await self._ask(lua_scripts.DECIDE, execution_id, epoch, call_id, body))
 
     async def decision(self, execution_id: str, epoch: int, call_id: int) -> bytes | None:
-        body: bytes | None = await self._ask(scripts.FIELD, execution_id, f"decided/{epoch}/{call_id}")
+        body: bytes | None = await self._ask(lua_scripts.FIELD, execution_id, f"decided/{epoch}/{call_id}")
         return body
 
     # leases
@@ -356,7 +356,7 @@ class RedisLedger(fork_safety.ProcessOwned):
         place = f"secret/{name}"
         sealed_secret = self._seal.seal(secret, place)
         is_new, stored_secret = await self._ask(
-            scripts.AGREE, place, sealed_secret, int(isinstance(self._seal, NoSeal))
+            lua_scripts.AGREE, place, sealed_secret, int(isinstance(self._seal, NoSeal))
         )
         if not stored_secret:
             return "gone"
@@ -432,7 +432,7 @@ class RedisLedger(fork_safety.ProcessOwned):
 
     async def _sweep_some(self, keep: Retention) -> int:
         limits = (keep.age_seconds, keep.open_seconds, keep.executions, keep.total_bytes, _SWEPT_AT_ONCE)
-        return int(await self._ask(scripts.SWEEP, *limits))
+        return int(await self._ask(lua_scripts.SWEEP, *limits))
 
     # from bytes
 

@@ -26,9 +26,9 @@ from toolfold.errors import Fenced, LedgerFailed, ToolfoldError
 from toolfold.ledger import base
 from toolfold.ledger.base import Retention, StartRecord
 from toolfold.ledger.encryption import NoSeal, Seal
-from toolfold.ledger.redis import scripts
-from toolfold.ledger.redis.connect import server_failure
-from toolfold.ledger.redis.writes import Composer, Job, RedisRecord, Write, refusal, update_record
+from toolfold.ledger.redis import lua_scripts
+from toolfold.ledger.redis.connection import server_failure
+from toolfold.ledger.redis.write_commands import Composer, Job, RedisRecord, Write, refusal, update_record
 from toolfold.models import CallRecord
 
 # Any: what the server answers is between a script and whoever sent it.
@@ -217,7 +217,7 @@ class RedisWriter:
         ]
         if unsettled_records:
             looks = [
-                (scripts.LOOK, (record.id, record.doubt.name if record.doubt else "", record.last, self.name()))
+                (lua_scripts.LOOK, (record.id, record.doubt.name if record.doubt else "", record.last, self.name()))
                 for record in unsettled_records
             ]
             for record, answer in zip(unsettled_records, await self._send(looks), strict=True):
@@ -227,7 +227,7 @@ class RedisWriter:
             return
         for write in writes:
             write.previous, write.record.doubt = write.record.doubt, write
-        answers = await self._send([(scripts.WRITE, write.arguments) for write in writes])
+        answers = await self._send([(lua_scripts.WRITE, write.arguments) for write in writes])
         for write, answer in zip(writes, answers, strict=True):
             self._settle(write, answer)
         for answer in answers:

@@ -12,12 +12,12 @@ from typing import Any, Final
 
 import msgspec
 
-from toolfold.clocks import SteadyClock
 from toolfold.ledger.base import EXPIRED_SECONDS, ExecutionFilter, ExecutionSummary, Retention, State
 from toolfold.ledger.encryption import NoSeal, Seal
-from toolfold.ledger.listing import ToolUse, lanes_of, uses_of
+from toolfold.ledger.execution_summaries import ToolUse, lanes_of, uses_of
 from toolfold.models import Outcome
-from toolfold.tools.learning import MOST_TOOLS, Lesson, merge_lessons
+from toolfold.steady_clock import SteadyClock
+from toolfold.tools.learned_replies import MOST_TOOLS, Lesson, merge_lessons
 
 # ----------------------------------------------------------------------------------------------------
 # Lessons on what tools return: one for each tenant and tool, merged with the stored one.

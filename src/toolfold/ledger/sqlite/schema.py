@@ -13,10 +13,10 @@ from contextlib import ExitStack, closing, suppress
 from pathlib import Path
 from typing import Final
 
-from toolfold.clocks import SteadyClock, boot_id
 from toolfold.errors import UsageError
 from toolfold.ledger.encryption import SALT_BYTES, NoSeal, Seal, seal_with
 from toolfold.ledger.sqlite.tables import SCHEMA, transaction
+from toolfold.steady_clock import SteadyClock, boot_id
 
 _APPLICATION: Final = 0x746F666C  # "tofl"
 BUSY_SECONDS: Final = 30.0

@@ -20,17 +20,17 @@ from typing import Final, TypeVar
 import msgspec
 
 from toolfold import fork_safety
-from toolfold.clocks import SteadyClock
 from toolfold.errors import Fenced, LedgerFailed, ToolfoldError, UsageError
 from toolfold.ledger import base, codec
 from toolfold.ledger.encryption import Seal, seal_for_snapshots
-from toolfold.ledger.listing import Saving, ToolUse
+from toolfold.ledger.execution_summaries import Saving, ToolUse
 from toolfold.ledger.sqlite.schema import connect, shared_lead
 from toolfold.ledger.sqlite.tables import Tables, is_cursor
-from toolfold.ledger.sqlite.write_ahead import LogBuffer, PeerLogs, WriteAheadLog, is_alive, lock, recover_logs
+from toolfold.ledger.sqlite.write_ahead_log import LogBuffer, PeerLogs, WriteAheadLog, is_alive, lock, recover_logs
 from toolfold.ledger.sqlite.writer import OpenRecord, SqliteWriter, WriteAction
 from toolfold.models import Outcome
-from toolfold.tools.learning import Lesson
+from toolfold.steady_clock import SteadyClock
+from toolfold.tools.learned_replies import Lesson
 
 _T = TypeVar("_T")
 _LOOK_SECONDS: Final = 0.04

@@ -19,12 +19,12 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
-from toolfold.clocks import SteadyClock
 from toolfold.errors import ToolfoldError, UsageError
 from toolfold.ledger import base, codec
 from toolfold.ledger.encryption import NoSeal, Seal
 from toolfold.ledger.sqlite.listing import LessonTable, RetentionQueries, Row, SqliteListing
 from toolfold.models import Outcome, ToolSpec
+from toolfold.steady_clock import SteadyClock
 
 SCHEMA: Final = """
 CREATE TABLE facts (name TEXT PRIMARY KEY, value TEXT NOT NULL);

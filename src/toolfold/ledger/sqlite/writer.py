@@ -25,7 +25,7 @@ from toolfold.ledger import base
 from toolfold.ledger.base import Retention, Schedule
 from toolfold.ledger.sqlite.schema import BUSY_SECONDS
 from toolfold.ledger.sqlite.tables import Tables
-from toolfold.ledger.sqlite.write_ahead import LogBuffer, WriteAheadLog
+from toolfold.ledger.sqlite.write_ahead_log import LogBuffer, WriteAheadLog
 from toolfold.models import MIB, CallRecord
 
 _LINGER_SECONDS: Final = 0.05

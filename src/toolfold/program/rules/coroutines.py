@@ -12,7 +12,7 @@ from typing import Final
 from toolfold.program.reader import ProgramReader
 from toolfold.program.reader_facts import Kind, NodeUse, Scope
 from toolfold.program.rules.arguments import Fault
-from toolfold.program.rules.own_code import is_generator, own_function
+from toolfold.program.rules.own_functions import is_generator, own_function
 
 _ITERATING: Final = frozenset({"all", "any", "dict", "list", "max", "min", "set", "sorted", "sum", "tuple"})
 _CONSUMING: Final = _ITERATING | frozenset(

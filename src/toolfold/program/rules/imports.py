@@ -19,7 +19,7 @@ from toolfold.program.known_names import ToolIndex
 from toolfold.program.reader import ProgramReader
 from toolfold.program.reader_facts import NodeUse
 from toolfold.program.rules.arguments import Fault
-from toolfold_guest.shared.names import LIBRARIES, NOTEBOOK_MODULES, WORKERS, library_of
+from toolfold_guest.shared.reserved_names import LIBRARIES, NOTEBOOK_MODULES, WORKERS, library_of
 
 _NETWORK: Final = frozenset(
     {

@@ -19,7 +19,7 @@ from toolfold.program.known_names import PRESET_NAMES, READY_NAMES, ToolIndex
 from toolfold.program.reader import ProgramReader
 from toolfold.program.reader_facts import Kind, NodeUse, Scope, position_of
 from toolfold.program.rules.arguments import Fault
-from toolfold.program.rules.own_code import Function, is_generator
+from toolfold.program.rules.own_functions import Function, is_generator
 
 _IMPLICIT: Final = frozenset({"__class__", "__qualname__", "__module__", "__path__", "_", "reveal_type"})
 _LOOPS: Final = (ast.For, ast.AsyncFor, ast.While)

@@ -2,6 +2,6 @@
 
 from toolfold.sources.mcp.bridge import Bridge
 from toolfold.sources.mcp.connection import Outer
-from toolfold.sources.mcp.server import OAuth, Server, ServerStatus
+from toolfold.sources.mcp.server_definition import OAuth, Server, ServerStatus
 
 __all__ = ["Bridge", "OAuth", "Outer", "Server", "ServerStatus"]

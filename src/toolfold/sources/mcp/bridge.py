@@ -27,7 +27,7 @@ from toolfold.errors import ToolFailed, UsageError
 from toolfold.models import Json, Media, ToolSpec, Value
 from toolfold.sources.mcp.connection import EraCache, McpConnection, Outer
 from toolfold.sources.mcp.oauth import token_folder
-from toolfold.sources.mcp.server import ListingStore, Server, ServerStatus
+from toolfold.sources.mcp.server_definition import ListingStore, Server, ServerStatus
 from toolfold.sources.mcp.supervisor import ServerSupervisor
 from toolfold.tools.arguments import TOO_LARGE_TO_EXPLAIN, bound_schema, sample
 from toolfold.tools.tool import CallContext, Tool

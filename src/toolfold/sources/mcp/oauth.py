@@ -28,7 +28,7 @@ from mcp.shared.auth import (
 from pydantic import AnyUrl, BaseModel, ValidationError
 
 from toolfold.errors import ToolUnreachable
-from toolfold.sources.mcp.server import OAuth, Server
+from toolfold.sources.mcp.server_definition import OAuth, Server
 from toolfold.sources.private_files import write_private_file
 
 _Model = TypeVar("_Model", bound=BaseModel)

@@ -22,12 +22,12 @@ import yaml  # type: ignore[import-untyped]
 from toolfold.errors import ToolError, ToolFailed, ToolRefused, UsageError
 from toolfold.models import MIB, Json
 from toolfold.prompts.schema_types import target_of
-from toolfold.sources.openapi.model import VERSION, ApiIndex
+from toolfold.sources.openapi.operation_index import VERSION, ApiIndex
 from toolfold.sources.private_files import FileRefused, drop_oldest_files, read_private_file, write_private_file
 from toolfold.sources.web.client import WebClient
 from toolfold.sources.web.credentials import WebReply, WebRequest
-from toolfold.sources.web.network import host_entry, origin_of
-from toolfold.sources.web.responses import check_status
+from toolfold.sources.web.guarded_network import host_entry, origin_of
+from toolfold.sources.web.reply_values import check_status
 
 if TYPE_CHECKING:
     from toolfold.sources.openapi.source import Api

@@ -13,7 +13,7 @@ import msgspec
 from toolfold.errors import UsageError
 from toolfold.models import Json
 from toolfold.sources.openapi.document import References
-from toolfold.sources.openapi.model import (
+from toolfold.sources.openapi.operation_index import (
     METHODS,
     VERSION,
     ApiIndex,

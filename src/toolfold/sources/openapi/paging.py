@@ -13,7 +13,7 @@ from urllib.parse import parse_qsl, urlencode, urlsplit
 
 from toolfold.errors import ToolArgumentsInvalid
 from toolfold.models import Json, Value
-from toolfold.sources.openapi.model import Argument
+from toolfold.sources.openapi.operation_index import Argument
 from toolfold.tools.arguments import ArgumentCheck, bad_argument
 
 _LINK: Final = re.compile(r"<([^<>]*)>([^<]*)")

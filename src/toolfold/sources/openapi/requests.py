@@ -14,7 +14,7 @@ import msgspec
 from toolfold.models import Json, Media, Value
 from toolfold.prompts.schema_types import merge_schemas
 from toolfold.sources.openapi.document import References
-from toolfold.sources.openapi.model import Argument, Body, Operation, argument_name
+from toolfold.sources.openapi.operation_index import Argument, Body, Operation, argument_name
 from toolfold.sources.openapi.paging import with_next
 from toolfold.sources.openapi.schemas import Conversion
 from toolfold.sources.web.credentials import (

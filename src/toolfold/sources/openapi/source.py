@@ -21,7 +21,7 @@ import msgspec
 from toolfold.errors import UsageError
 from toolfold.models import ToolSpec
 from toolfold.sources.openapi.document import DocumentStore, PackedSchemas, document_bytes, is_url
-from toolfold.sources.openapi.model import ApiIndex, Operation, domain_name
+from toolfold.sources.openapi.operation_index import ApiIndex, Operation, domain_name
 from toolfold.sources.openapi.operations import (
     NEXT_QUERY,
     WITH_RESPONSE,
@@ -35,8 +35,8 @@ from toolfold.sources.openapi.requests import request_of
 from toolfold.sources.openapi.schemas import ReferenceLookup
 from toolfold.sources.web.client import MAX_BYTES, WebClient
 from toolfold.sources.web.credentials import ApiAuth
-from toolfold.sources.web.network import host_entry, is_public_name, origin_of
-from toolfold.sources.web.responses import headers_of, read_reply
+from toolfold.sources.web.guarded_network import host_entry, is_public_name, origin_of
+from toolfold.sources.web.reply_values import headers_of, read_reply
 from toolfold.tools.arguments import argument_check
 from toolfold.tools.error_text import is_secret
 from toolfold.tools.tool import Globs, Tool, python_name

@@ -17,9 +17,9 @@ import msgspec
 
 from toolfold.errors import ToolError, ToolRefused, UsageError
 from toolfold.models import MIB, Json, Media, ToolSpec, Value
-from toolfold.sources.shell import ENVIRONMENT
+from toolfold.sources.shell_commands import ENVIRONMENT
 from toolfold.sources.web.credentials import ApiAuth, Credentials, SecretMasker, WebReply, WebRequest
-from toolfold.sources.web.network import (
+from toolfold.sources.web.guarded_network import (
     AddressRefused,
     GuardedTransport,
     Hosts,
@@ -31,8 +31,8 @@ from toolfold.sources.web.network import (
     read_url,
     system_resolve,
 )
-from toolfold.sources.web.responses import headers_of, read_reply
-from toolfold.tools.steps import PerLoop
+from toolfold.sources.web.reply_values import headers_of, read_reply
+from toolfold.tools.router_steps import PerLoop
 from toolfold.tools.tool import Tool
 
 MAX_BYTES: Final = 10 * MIB

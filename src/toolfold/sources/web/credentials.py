@@ -16,9 +16,9 @@ import msgspec
 
 from toolfold.errors import ToolError, UsageError
 from toolfold.models import Media, Value
-from toolfold.sources.shell import run_command
+from toolfold.sources.shell_commands import run_command
 from toolfold.tools.error_text import MASK, SHORTEST, forms_of, hide, mask_secrets
-from toolfold.tools.steps import PerLoop
+from toolfold.tools.router_steps import PerLoop
 
 # ----------------------------------------------------------------------------------------------------
 # Requests and replies, as plain data.

@@ -25,12 +25,12 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn
 from toolfold.errors import UsageError
 from toolfold.execution.batch import Item
 from toolfold.file_locks import try_lock
+from toolfold.interfaces.cli.command_process import Exit, complain, run_until_stopped
+from toolfold.interfaces.cli.command_setup import choose_engine, nearest_config, open_for_command, runtime_factory
 from toolfold.interfaces.cli.commands.run import stdout_to_stderr
-from toolfold.interfaces.cli.inputs import limits_for
 from toolfold.interfaces.cli.load_tools import load_tools
-from toolfold.interfaces.cli.output import printable_name, shorten
-from toolfold.interfaces.cli.process import Exit, complain, run_until_stopped
-from toolfold.interfaces.cli.setup import choose_engine, nearest_config, open_for_command, runtime_factory
+from toolfold.interfaces.cli.outcome_output import printable_name, shorten
+from toolfold.interfaces.cli.program_inputs import limits_for
 from toolfold.ledger.base import Ledger
 from toolfold.models import File, Json, Limits, Outcome
 from toolfold.runtime import Runtime

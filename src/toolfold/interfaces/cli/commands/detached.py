@@ -23,16 +23,16 @@ from typing import TYPE_CHECKING, Any, Final
 
 from toolfold.errors import Fenced, LedgerFailed, ToolfoldError, UsageError
 from toolfold.events import ProgramBegan, RuntimeEvent
-from toolfold.execution.history import end_recorded
-from toolfold.interfaces.cli.inputs import RunOptions
+from toolfold.execution.recorded_history import end_recorded
+from toolfold.interfaces.cli.command_process import Exit, exit_of_error, exit_of_status, run_to_end
+from toolfold.interfaces.cli.command_setup import choose_engine, nearest_config, open_for_command, runtime_factory
 from toolfold.interfaces.cli.load_tools import load_apis, load_tools
-from toolfold.interfaces.cli.process import Exit, exit_of_error, exit_of_status, run_to_end
-from toolfold.interfaces.cli.setup import choose_engine, nearest_config, open_for_command, runtime_factory
+from toolfold.interfaces.cli.program_inputs import RunOptions
 from toolfold.ledger.remote_approval import LedgerApproval
 from toolfold.models import NOTHING_RAN, Limits, Outcome, ProgramOptions
 from toolfold.runtime import Runtime
-from toolfold.service.locks import ExecutionLocks
-from toolfold.service.wait import PatientLedger, serve_waiters, wait_until_written
+from toolfold.service.file_owners import ExecutionLocks
+from toolfold.service.wait_for_execution import PatientLedger, serve_waiters, wait_until_written
 
 if TYPE_CHECKING:
     from toolfold.config import Config

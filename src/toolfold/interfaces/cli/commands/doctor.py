@@ -9,8 +9,8 @@ from rich.console import Console
 from rich.text import Text
 
 from toolfold.engines.process.doctor import NOT_TRIED, Diagnosis, Finding, examine
-from toolfold.interfaces.cli.process import Exit, write_json
-from toolfold.interfaces.cli.setup import nearest_config
+from toolfold.interfaces.cli.command_process import Exit, write_json
+from toolfold.interfaces.cli.command_setup import nearest_config
 from toolfold.models import Isolation
 
 if TYPE_CHECKING:

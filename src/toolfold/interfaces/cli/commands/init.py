@@ -13,13 +13,13 @@ import typer
 import yaml  # type: ignore[import-untyped]
 
 import toolfold
-from toolfold.config.find import FILE_NAME, display_path
+from toolfold.config.discovery import FILE_NAME, display_path
 from toolfold.config.import_clients import ClientServer, client_files, client_places, one_line, read_servers
-from toolfold.config.load import MAX_BYTES
+from toolfold.config.loader import MAX_BYTES
 from toolfold.config.model import plain_name
 from toolfold.config.write_config import ConfigWriter, ServerEntry
 from toolfold.errors import UsageError
-from toolfold.interfaces.cli.process import write_json
+from toolfold.interfaces.cli.command_process import write_json
 
 _HEAD: Final = """\
 # yaml-language-server: $schema={schema}

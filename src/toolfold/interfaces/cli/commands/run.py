@@ -15,15 +15,15 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 
 from toolfold.errors import UsageError
-from toolfold.interfaces.cli.inputs import RunOptions, limits_for, read_files, read_program, with_limits
-from toolfold.interfaces.cli.output import call_line, prepare_folder, print_text, save_files, unsaved_line
-from toolfold.interfaces.cli.process import Exit, complain, exit_of_status, run_until_stopped, write_json
-from toolfold.interfaces.cli.setup import choose_engine, nearest_config, open_for_command, runtime_factory
+from toolfold.interfaces.cli.command_process import Exit, complain, exit_of_status, run_until_stopped, write_json
+from toolfold.interfaces.cli.command_setup import choose_engine, nearest_config, open_for_command, runtime_factory
+from toolfold.interfaces.cli.outcome_output import call_line, prepare_folder, print_text, save_files, unsaved_line
+from toolfold.interfaces.cli.program_inputs import RunOptions, limits_for, read_files, read_program, with_limits
 from toolfold.models import CallRecord, Limits, Outcome, ProgramOptions
 
 if TYPE_CHECKING:
     from toolfold.config import Config
-    from toolfold.interfaces.cli.setup import EngineChoice
+    from toolfold.interfaces.cli.command_setup import EngineChoice
     from toolfold.ledger.base import Ledger
     from toolfold.runtime import Runtime
     from toolfold.tools.tool import Approve
@@ -127,12 +127,12 @@ async def _run_once(
     try:
         async with make_runtime() as runtime:
             if live is not None:
-                from toolfold.interfaces.cli.terminal import run_and_show
+                from toolfold.interfaces.cli.live_terminal import run_and_show
 
                 return await run_and_show(runtime, ledger, setup.text, live, program_options)
             return await runtime.run(setup.text, options=program_options)
     except asyncio.CancelledError:
-        from toolfold.interfaces.cli.history import report_stop
+        from toolfold.interfaces.cli.execution_views import report_stop
 
         await report_stop(ledger, program_options.execution_id, where=options.ledger)
         raise
@@ -157,7 +157,7 @@ def approver(config: Config | None, options: RunOptions, ledger: Ledger) -> Appr
 def show_call(*, always: bool = False) -> Callable[[CallRecord], None] | None:
     if not always and not sys.stderr.isatty():
         return None
-    from toolfold.interfaces.cli.terminal import drawing_area
+    from toolfold.interfaces.cli.live_terminal import drawing_area
 
     def show(record: CallRecord) -> None:
         drawing_area.clear()

@@ -9,9 +9,16 @@ from typing import TYPE_CHECKING, Annotated, Final, Literal, TypeVar, cast
 import typer
 
 from toolfold.errors import UsageError
-from toolfold.interfaces.cli.options import ConfigOption, EngineOption, JsonOption, LedgerOption, OutOption, ToolsOption
-from toolfold.interfaces.cli.process import run_async, write_json
-from toolfold.interfaces.cli.setup import nearest_config, open_for_command
+from toolfold.interfaces.cli.command_process import run_async, write_json
+from toolfold.interfaces.cli.command_setup import nearest_config, open_for_command
+from toolfold.interfaces.cli.shared_options import (
+    ConfigOption,
+    EngineOption,
+    JsonOption,
+    LedgerOption,
+    OutOption,
+    ToolsOption,
+)
 from toolfold.models import Status
 
 if TYPE_CHECKING:
@@ -45,10 +52,10 @@ def _runs(context: typer.Context, limit: _Limit = 20, json: JsonOption = False, 
     context.obj = ledger
     if context.invoked_subcommand is not None:
         return 0
-    from toolfold.interfaces.cli import history
+    from toolfold.interfaces.cli import execution_views
 
     summaries = with_ledger(ledger, lambda store: store.list(limit=limit))
-    return history.print_list(summaries, as_json=json)
+    return execution_views.print_list(summaries, as_json=json)
 
 
 @runs_app.command("list")
@@ -69,8 +76,8 @@ def _list(
     ledger: LedgerOption = None,
 ) -> int:
     """List executions, newest first. `--tool` finds only executions that have ended."""
-    from toolfold.interfaces.cli import history
-    from toolfold.interfaces.cli.inputs import moment_of
+    from toolfold.interfaces.cli import execution_views
+    from toolfold.interfaces.cli.program_inputs import moment_of
     from toolfold.ledger.base import ExecutionFilter
 
     is_state = status in ("running", "paused")
@@ -83,7 +90,7 @@ def _list(
         interface=interface,
     )
     summaries = with_ledger(ledger or context.obj, lambda store: store.search(criteria, limit=limit))
-    return history.print_list(summaries, as_json=json, is_filtered=criteria != ExecutionFilter())
+    return execution_views.print_list(summaries, as_json=json, is_filtered=criteria != ExecutionFilter())
 
 
 @runs_app.command("delete")
@@ -127,17 +134,17 @@ def _show(
     ledger: LedgerOption = None,
 ) -> int:
     """Show one execution: its program, its output and its calls over time."""
-    from toolfold.interfaces.cli import history
+    from toolfold.interfaces.cli import execution_views
 
     async def load_ended(store: Ledger) -> ExecutionHistory:
         execution = await load(store, id)
         if follow and execution.outcome is None:
-            await history.follow_execution(store, execution.start_record)
+            await execution_views.follow_execution(store, execution.start_record)
             return await load(store, execution.start_record.execution_id)
         return execution
 
     final_execution = with_ledger(ledger or context.obj, load_ended)
-    return history.print_history(final_execution, full=full, as_json=json)
+    return execution_views.print_history(final_execution, full=full, as_json=json)
 
 
 @runs_app.command("rerun")
@@ -166,8 +173,8 @@ def _rerun(
 
     It starts with the files and limits of the earlier one. The exit codes are those of `toolfold run`.
     """
-    from toolfold.interfaces.cli.commands.wait import rerun
-    from toolfold.interfaces.cli.inputs import RunOptions
+    from toolfold.interfaces.cli.commands.wait_and_rerun import rerun
+    from toolfold.interfaces.cli.program_inputs import RunOptions
 
     where, loaded_config = ledger or context.obj, nearest_config(config)
     options = RunOptions(
@@ -194,9 +201,9 @@ def _wait(
 
     The exit codes are those of `toolfold run`; 75 if the time is up, or if nobody is here to answer a question.
     """
-    from toolfold.interfaces.cli.commands.wait import wait_for
-    from toolfold.interfaces.cli.inputs import RunOptions
-    from toolfold.interfaces.cli.output import prepare_folder
+    from toolfold.interfaces.cli.commands.wait_and_rerun import wait_for
+    from toolfold.interfaces.cli.outcome_output import prepare_folder
+    from toolfold.interfaces.cli.program_inputs import RunOptions
 
     where = ledger or context.obj
     execution = with_ledger(where, lambda store: load(store, id))

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from toolfold.display import value_as_json
 from toolfold.errors import UsageError
-from toolfold.interfaces.cli.options import ApiOption, JsonOption, LedgerOption, ToolsOption
-from toolfold.interfaces.cli.process import run_async, run_until_stopped, write_json
-from toolfold.interfaces.cli.setup import choose_engine, nearest_config, open_for_command, runtime_factory
+from toolfold.interfaces.cli.command_process import run_async, run_until_stopped, write_json
+from toolfold.interfaces.cli.command_setup import choose_engine, nearest_config, open_for_command, runtime_factory
+from toolfold.interfaces.cli.shared_options import ApiOption, JsonOption, LedgerOption, ToolsOption
 from toolfold.models import Json, Outcome, ToolSpec
+from toolfold.outcome_views import value_as_json
 
 if TYPE_CHECKING:
     from toolfold.config import Config
@@ -153,7 +153,7 @@ def _load(
         if config is None:
             return Catalog(loaded).specs, None
         from toolfold.config.build import runtime_settings
-        from toolfold.interfaces.library import config_tools, permitted_tools
+        from toolfold.interfaces.config_runtime import config_tools, permitted_tools
 
         policy = runtime_settings(config).policy
         return run_async(permitted_tools(config, [*loaded, *config_tools(config)], policy)), config

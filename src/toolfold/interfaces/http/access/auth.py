@@ -17,7 +17,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from toolfold.errors import UsageError, install_extra
 from toolfold.interfaces.http.access.rate_limits import Gate
-from toolfold.interfaces.http.body import (
+from toolfold.interfaces.http.body_reader import (
     Body,
     account_of,
     admit,
@@ -26,15 +26,15 @@ from toolfold.interfaces.http.body import (
     require_media_type,
     wait_for_hangup,
 )
-from toolfold.interfaces.http.render import Refusal
-from toolfold.interfaces.http.requests import FORWARDED_HEADERS, ForwardedRequest, ProgrammaticRequest
-from toolfold.interfaces.http.requests import HEADER as FORWARDED
+from toolfold.interfaces.http.outcome_bodies import Refusal
+from toolfold.interfaces.http.request_models import FORWARDED_HEADERS, ForwardedRequest, ProgrammaticRequest
+from toolfold.interfaces.http.request_models import HEADER as FORWARDED
 from toolfold.interfaces.http.settings import ALL_ROLES, ApiKey, JwtSettings, Role, Settings
-from toolfold.interfaces.server.listen import rest
+from toolfold.interfaces.server.http_server import rest
 
 if TYPE_CHECKING:
     from toolfold.interfaces.http.access.jwt_auth import JwtVerifier
-    from toolfold.interfaces.http.replicas import Replicas
+    from toolfold.interfaces.http.replica_forwarding import Replicas
 
 
 LOCAL: Final = "local"

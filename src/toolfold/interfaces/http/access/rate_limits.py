@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from toolfold.interfaces.http.metrics import Metrics
-from toolfold.interfaces.http.render import Hangup, hangup_refusal, rate_limited
+from toolfold.interfaces.http.outcome_bodies import Hangup, hangup_refusal, rate_limited
 from toolfold.interfaces.http.settings import Settings
 
 _QUICK_REQUESTS: Final = 100

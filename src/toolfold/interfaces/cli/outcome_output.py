@@ -1,0 +1,155 @@
+"""Output of the command line: outcomes as text or JSON, and files that a program created."""
+
+import errno
+import os
+import secrets
+import sys
+import unicodedata
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack, suppress
+from pathlib import Path
+from typing import Final
+
+from toolfold.errors import UsageError
+from toolfold.interfaces.cli.command_process import write
+from toolfold.models import Call, CallRecord, File, Outcome, Value
+
+_SHOWN_VALUE: Final = 2000
+_SHOWN_FILES: Final = 3
+
+
+def print_text(outcome: Outcome) -> None:
+    """The program's stdout on stdout, everything else on stderr."""
+    write(sys.stdout, outcome.stdout)
+    write(sys.stderr, "".join(_notes(outcome)))
+
+
+def call_line(record: CallRecord) -> str:
+    """One tool call in one line, safe for a terminal."""
+    ending = f"failed: {record.error!r}" if record.error is not None else f"{record.bytes_out} bytes"
+    return f"  {record.id:>4}  {format_call(record)}  {record.seconds * 1000:.0f} ms  {ending}"
+
+
+def unsaved_line(files: Sequence[File]) -> str:
+    """Line that names unsaved files of a program, and the option that saves them."""
+    names = [printable_name(file.name) for file in files]
+    listing = ", ".join(names[:_SHOWN_FILES])
+    more = f" and {len(names) - _SHOWN_FILES} more" if len(names) > _SHOWN_FILES else ""
+    if len(names) == 1:
+        return f"{listing} was not saved; --out DIR saves it"
+    return f"{listing}{more} were not saved; --out DIR saves them"
+
+
+def format_call(call: Call | CallRecord, most_characters: int = 60) -> str:
+    """The call with so much of its arguments."""
+    name = call.name if isinstance(call, CallRecord) else call.tool
+    return f"{printable_name(name)}({shorten(format_arguments(call.arguments), most_characters)})"
+
+
+def format_arguments(arguments: Mapping[str, Value]) -> str:
+    """As in a call. `repr` leaves no control character in a value; names are as free as values."""
+    return ", ".join(f"{printable_name(name)}={value!r}" for name, value in arguments.items())
+
+
+def printable_name(name: str) -> str:
+    """A name in one line: what would move the cursor or turn the text around is written out."""
+    return name if name.isprintable() else repr(name)[1:-1]
+
+
+def _notes(outcome: Outcome) -> list[str]:
+    notes = []
+    if outcome.stderr:
+        notes.append(outcome.stderr if outcome.stderr.endswith("\n") else outcome.stderr + "\n")
+    for stream, cut in (("stdout", outcome.stdout_cut_bytes), ("stderr", outcome.stderr_cut_bytes)):
+        if cut:
+            notes.append(f"toolfold: {cut} bytes of {stream} were cut\n")
+    # An exception's traceback is already in the program's stderr.
+    if outcome.problem is not None and outcome.problem.kind != "exception":
+        notes.append(f"{str(outcome.problem).rstrip()}\n")
+    # Whoever reads why a program failed, at a terminal or in a log, needs the next step as well.
+    if outcome.problem is not None or sys.stderr.isatty():
+        notes += [f"toolfold: hint: {hint}\n" for hint in outcome.hints]
+    if outcome.value is not None and sys.stderr.isatty():
+        notes.append(f"toolfold: value: {shorten(repr(outcome.value), _SHOWN_VALUE)}\n")
+    return notes
+
+
+def shorten(text: str, length: int) -> str:
+    return text if len(text) <= length else text[: length - 1] + "…"
+
+
+# ----------------------------------------------------------------------------------------------------
+# Files that a program made, written to the user's folder. Their names come from the guest and are hostile.
+
+
+def prepare_folder(folder: Path) -> None:
+    """Make the folder before anything runs, so that a wrong path costs no program."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        os.close(os.open(folder, os.O_RDONLY | os.O_DIRECTORY))
+    except (FileExistsError, NotADirectoryError) as error:
+        raise UsageError(f"--out {str(folder)!r} is not a folder; name another") from error
+    except (OSError, ValueError) as error:
+        raise UsageError(f"--out {str(folder)!r} cannot be created: {_reason(error)}") from error
+    if not os.access(folder, os.W_OK | os.X_OK):
+        raise UsageError(f"--out {str(folder)!r} cannot be written to: permission denied")
+
+
+def save_files(files: Sequence[File], folder: Path) -> list[str]:
+    """Write each file beneath `folder`; returns one line for each that was left out."""
+    complaints = []
+    root = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        for file in files:
+            try:
+                _save(file, root)
+            except (OSError, ValueError) as error:
+                complaints.append(f"file {file.name!r} was not written: {_reason(error)}")
+    finally:
+        os.close(root)
+    return complaints
+
+
+def _save(file: File, root: int) -> None:
+    *folders, name = _parts(file.name)
+    with ExitStack() as stack:
+        parent = root
+        for folder in folders:
+            parent = _open_folder(folder, parent)
+            stack.callback(os.close, parent)
+        _replace(name, file.data, parent)
+
+
+def _parts(name: str) -> list[str]:
+    parts = name.split("/")
+    if any(part in ("", ".", "..") for part in parts):
+        raise ValueError("its name points outside the folder")
+    if any(unicodedata.category(letter) in ("Cc", "Cs") for letter in name):
+        raise ValueError("its name contains a control character")
+    return parts
+
+
+def _open_folder(name: str, parent: int) -> int:
+    """A folder beneath `parent`, made if missing; never through a link."""
+    with suppress(FileExistsError):
+        os.mkdir(name, dir_fd=parent)
+    return os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=parent)
+
+
+def _replace(name: str, data: bytes, parent: int) -> None:
+    # A rename replaces a link that stands there instead of writing through it, and never leaves half a file.
+    temporary = f".toolfold-{secrets.token_hex(8)}"
+    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o644, dir_fd=parent)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(data)
+        os.rename(temporary, name, src_dir_fd=parent, dst_dir_fd=parent)
+    except OSError:
+        os.unlink(temporary, dir_fd=parent)
+        raise
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, OSError) and error.errno in (errno.ELOOP, errno.ENOTDIR):
+        return "a link or a file has the name of its folder"
+    return (error.strerror or str(error)) if isinstance(error, OSError) else str(error)

@@ -1,0 +1,198 @@
+"""Query routes of the console: executions, calls, files, questions, tools and savings."""
+
+from __future__ import annotations
+
+import time
+from collections import defaultdict
+from typing import Annotated, Any, Final, Literal, cast
+from urllib.parse import quote
+
+from fastapi import Query, Request, Response
+
+from toolfold.interfaces.config_runtime import BridgedRuntime
+from toolfold.interfaces.console import json_shapes
+from toolfold.interfaces.console.access import Viewer, hidden_tools, require_visible
+from toolfold.interfaces.console.live_updates import Routes
+from toolfold.interfaces.http.outcome_bodies import Refusal
+from toolfold.interfaces.http.responses import json_response
+from toolfold.ledger.base import ExecutionFilter, ExecutionHistory
+from toolfold.ledger.execution_summaries import Statistics, ToolUse
+from toolfold.models import MIB
+from toolfold.service.answer_memory import BoundedMemory
+
+_HOUR: Final = 3600.0
+_DAY: Final = 86_400.0
+_CACHED: Final = 4
+_CACHED_BYTES: Final = 32 * MIB
+_USES: Final = 3000
+_SHOWN_TYPES: Final = ("image/png", "image/jpeg", "image/gif", "image/webp", "text/plain", "text/csv")
+
+
+class QueryRoutes(Routes):
+    """The routes that change nothing."""
+
+    # Any: as of every route.
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        # Every ledger of ours has them; the contract of those of others need not.
+        self._statistics = cast("Statistics", self._ledger)
+        self._ended: BoundedMemory[str, ExecutionHistory] = BoundedMemory(_CACHED)
+
+    async def executions(
+        self, request: Request, state: Literal["running", "paused", "ended"] | None = None, status: str | None = None,
+        interface: str | None = None, tool: str | None = None, tenant: str | None = None, session: str | None = None,
+        since: float | None = None, until: float | None = None, text: str | None = None,
+        limit: Annotated[int, Query(ge=1, le=500)] = 100, before: str = "",
+    ) -> Response:  # fmt: skip
+        """List executions, newest first.
+
+        Every filter may be combined with the others; `before` is the id of the last one of the page before.
+        """
+        viewer = await self._access.viewer(request)
+        if viewer.tenant is not None:
+            tenant = viewer.tenant
+        search_filter = ExecutionFilter(
+            state=state, status=status, interface=interface, tool=tool, tenant=tenant, session=session, since=since,
+            until=until, text=text,
+        )  # fmt: skip
+        # Not waited for: whoever also listens is told to read again once it knows the calls of those that run.
+        self._watch.begin()
+        summaries = await self._ledger.search(search_filter, limit=limit, before=before)
+        rows = []
+        for summary in summaries:
+            live = self._watch.live.get(summary.execution_id)
+            is_live = live is not None and summary.state != "ended"
+            row = live.row() if live is not None and is_live else json_shapes.of_summary(summary)
+            rows.append(json_shapes.without_arguments(row, hidden=self._is_hidden))
+        return json_response(
+            200, {"executions": rows, "next": summaries[-1].execution_id if len(summaries) == limit else None}
+        )
+
+    async def execution(self, request: Request, execution_id: str) -> Response:
+        """One execution: its program, its events so far, its outcome; `place` is where its stream goes on."""
+        viewer = await self._access.viewer(request)
+        history = await self.history(viewer, execution_id)
+        story = await self._ledger.story(execution_id)
+        body = json_shapes.of_history(history, hidden=self._is_hidden)
+        assert story is not None
+        events = json_shapes.of_entries(story.entries, hidden=self._is_hidden)
+        events += json_shapes.of_lost(history, hidden=self._is_hidden)
+        tool_names = {spec.name for spec in self._runtime.tools} - hidden_tools(self._runtime, viewer)
+        used = {event["tool"] for event in events if "tool" in event}
+        missing = sorted(str(name) for name in used - tool_names)
+        more = {"events": events, "place": story.place, "missing_tools": missing, "may_act": "run" in viewer.roles}
+        return json_response(200, {**body, **more})
+
+    async def call(self, request: Request, execution_id: str, call_id: int) -> Response:
+        """One call with its arguments and its reply; of a large value the beginning and its size."""
+        history = await self.history(await self._access.viewer(request), execution_id)
+        body = json_shapes.of_call(history, call_id, hidden=self._is_hidden)
+        if body is None:
+            raise Refusal(404, f"execution {execution_id!r} has no call {call_id}")
+        return json_response(200, body)
+
+    async def file(self, request: Request, execution_id: str, name: str) -> Response:
+        """A file that the program began with or made, as a download."""
+        history = await self.history(await self._access.viewer(request), execution_id)
+        if self._is_hidden:
+            raise Refusal(403, "this console hides the files of programs")
+        files = (*(history.outcome.files if history.outcome is not None else ()), *history.start_record.files)
+        match = next((file for file in files if file.name == name), None)
+        if match is None:
+            raise Refusal(404, "no such file")
+        # What could run in a browser goes there as bytes, to be saved.
+        media_type = match.mime if match.mime in _SHOWN_TYPES else "application/octet-stream"
+        kind = "inline" if match.mime in _SHOWN_TYPES else "attachment"
+        headers = {"Content-Disposition": f"{kind}; filename*=UTF-8''{quote(match.name.rsplit('/', 1)[-1])}"}
+        return Response(match.data, media_type=media_type, headers=headers)
+
+    async def approvals(self, request: Request) -> Response:
+        """Every call that waits for a person, the oldest first."""
+        viewer = await self._access.viewer(request)
+        await self._watch.ready()
+        return json_response(200, {"approvals": self.questions(viewer), "may_act": "approve" in viewer.roles})
+
+    def questions(self, viewer: Viewer) -> list[dict[str, Any]]:
+        return [
+            {
+                **json_shapes.of_question(call, hidden=self._is_hidden), "execution_id": live.start_record.execution_id,
+                "epoch": live.epoch, "interface": live.start_record.interface, "began_at": live.start_record.began_at,
+                "program_line": _line(live.start_record.program.sent_text, call.facts.get("line", 0)),
+            }
+            for live, call in self._watch.waiting(viewer.tenant)
+        ]  # fmt: skip
+
+    async def overview(self, request: Request) -> Response:
+        """How many run and wait, and how many failed in the last hour."""
+        viewer = await self._access.viewer(request)
+        await self._watch.ready()
+        counts = await self._statistics.counts(time.time() - _HOUR, viewer.tenant)
+        return json_response(200, {
+            **self._figures(viewer), "failed": counts["failed"], "recent": counts["recent"],
+            "may_act": viewer.roles != {"read"}, "roles": sorted(viewer.roles),
+            "is_sealed": self._ledger.is_sealed, "tenant": viewer.tenant,
+        })  # fmt: skip
+
+    async def savings(self, request: Request, days: Annotated[float, Query(gt=0, le=366)] = 7.0) -> Response:
+        """What stayed out of models' contexts and what was lost, over time, by interface and by tool, in bytes."""
+        viewer = await self._access.viewer(request)
+        since = time.time() - days * _DAY
+        bucket = _HOUR if days <= 2 else _DAY
+        rows = await self._statistics.savings(since, bucket, viewer.tenant)
+        by_tool: dict[str, list[int]] = defaultdict(lambda: [0, 0])
+        for at, use in await self._statistics.uses(_USES, viewer.tenant):
+            if at >= since:
+                by_tool[use.tool][0] += use.calls
+                by_tool[use.tool][1] += use.bytes_out
+        return json_response(200, {
+            "bucket_seconds": bucket,
+            "buckets": [
+                {"at": at, "interface": interface, "executions": count, "saved_bytes": gain, "lost_bytes": loss}
+                for at, interface, count, gain, loss in rows
+            ],
+            "tools": [
+                {"tool": tool, "calls": calls, "reply_bytes": size}
+                for tool, (calls, size) in sorted(by_tool.items(), key=lambda item: -item[1][1])[:50]
+            ],
+        })  # fmt: skip
+
+    async def tools(self, request: Request, q: str = "") -> Response:
+        """The tools that programs have, with what was seen of them lately; `q` searches as programs do."""
+        viewer = await self._access.viewer(request)
+        by_tool: dict[str, list[tuple[float, ToolUse]]] = defaultdict(list)
+        for at, use in await self._statistics.uses(_USES, viewer.tenant):
+            by_tool[use.tool].append((at, use))
+        hidden = hidden_tools(self._runtime, viewer)
+        specs = {spec.name: spec for spec in self._runtime.tools if spec.name not in hidden}
+        if q.strip():
+            hits = self._runtime.catalog.search(q[:400], limit=50, detail="name")
+            specs = {hit["name"]: specs[hit["name"]] for hit in hits if hit["name"] in specs}
+        tool_bodies = [
+            json_shapes.of_tool(spec, by_tool.get(spec.name, ()), hidden=self._is_hidden) for spec in specs.values()
+        ]
+        # Only the operator's: a tenant is told neither which servers there are nor why one failed.
+        servers = self._runtime.servers if viewer.tenant is None and isinstance(self._runtime, BridgedRuntime) else ()
+        status = [
+            {"name": server.name, "state": server.state, "tools": server.tools, "detail": server.detail}
+            for server in servers
+        ]
+        may_try = "run" in viewer.roles and viewer.tenant is None
+        return json_response(200, {"tools": tool_bodies, "servers": status, "may_act": may_try})
+
+    async def history(self, viewer: Viewer, execution_id: str) -> ExecutionHistory:
+        """The record of an execution that the viewer may see; those that have ended are cached."""
+        history = self._ended.get(execution_id)
+        if history is None:
+            history = await self._ledger.load(execution_id)
+            if history is not None and history.state == "ended" and _size(history) <= _CACHED_BYTES:
+                self._ended.put(execution_id, history)
+        return require_visible(viewer, history, execution_id)
+
+
+def _size(history: ExecutionHistory) -> int:
+    return 0 if history.outcome is None else sum(call.bytes_in + call.bytes_out for call in history.outcome.calls)
+
+
+def _line(text: str, line: int) -> str:
+    lines = text.splitlines()
+    return lines[line - 1].strip()[:200] if 0 < line <= len(lines) else ""

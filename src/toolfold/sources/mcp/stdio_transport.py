@@ -1,0 +1,300 @@
+"""MCP servers as child processes: one line is one message, each way.
+
+Not the SDK's transport: that one joins what it has read so far with each new piece, so a long line costs its square
+(40 MB: 12 s); it passes six variables on; and its two tasks and streams cost more per call than the rest of the bridge.
+
+1. The child leads a process group of its own; leaving the block ends the whole group.
+2. What cannot be read as a message is kept for error texts and skipped: servers print to stdout.
+3. A request that was not handed to the pipe raises `NotSent`, so that its caller may try again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import tempfile
+from collections import deque
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import IO, Final, TypeAlias
+
+import anyio
+from anyio.abc import ObjectReceiveStream, ObjectSendStream
+from mcp.shared._stream_protocols import ReadStream
+from mcp.shared.message import SessionMessage
+from mcp_types import JSONRPCRequest, jsonrpc_message_adapter
+
+from toolfold.models import MIB
+from toolfold.sources.mcp.connection import broken_reply
+from toolfold.sources.mcp.server_definition import Server
+from toolfold.sources.shell_commands import ProcessGroup
+
+MAX_LINE_BYTES: Final = 512 * MIB
+_QUEUED_MESSAGES: Final = 1000
+"""More than this and the server has to wait until they are read."""
+_STDERR_BYTES: Final = 8 * MIB
+_TAIL_BYTES: Final = 2000
+_DRAIN_SECONDS: Final = 0.5
+_USUAL: Final = frozenset({"HOME", "LANG", "LC_ALL", "LOGNAME", "PATH", "SHELL", "TERM", "TMPDIR", "TZ", "USER"})
+"""What commands need to start at all; the config may use these for anything, they are no secrets."""
+_EXIT_SECONDS: Final = 2.0
+"""From one way to end a server to the next, harder one."""
+
+
+@asynccontextmanager
+async def start_server(server: Server) -> AsyncIterator[ServerProcess]:
+    """Start the server's process, which has ended when the block is left; `OSError` if it cannot be started."""
+    assert server.command is not None
+    loop = asyncio.get_running_loop()
+    # A real file: a pipe that nobody reads blocks a server that logs much.
+    with tempfile.TemporaryFile(mode="a+b", buffering=0) as stderr:
+        transport, process = await loop.subprocess_exec(
+            lambda: ServerProcess(stderr),
+            server.command,
+            *server.args,
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=stderr,
+            cwd=server.cwd,
+            env=environment(server),
+            start_new_session=True,
+        )
+        try:
+            yield process
+        finally:
+            # Shielded: a cancel in these seconds would leave the process behind.
+            await asyncio.shield(process.end())
+            transport.close()
+
+
+def environment(server: Server) -> dict[str, str]:
+    """The user's environment, as Claude Code gives it, without what is ours or withheld; and what the config adds."""
+    inherited = {
+        name: value
+        for name, value in os.environ.items()
+        if name in _USUAL or (server.inherit_env and not name.startswith("TOOLFOLD_") and name not in server.withheld)
+    }
+    return {**inherited, **server.env}
+
+
+class ServerProcess(ProcessGroup):
+    """Process of a server, and the SDK's two streams to and from it."""
+
+    def __init__(self, stderr: IO[bytes]) -> None:
+        self.exited = asyncio.Event()
+        self.inbox = ServerInbox()
+        self.inbox.on_empty = self._resume
+        self.outbox = ServerOutbox(self._write, lambda: self.is_open)
+        self.has_hung_up = False
+        """Whether it has exited or closed its output by itself."""
+        self.noise = b""
+        """End of its output that was no message."""
+        self._stderr = stderr
+        self._pieces: list[bytes] = []
+        self._size = 0
+        self._writable = asyncio.Event()
+        self._writable.set()
+
+    # the event loop's side
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        super().connection_made(transport)
+        stdin, stdout = self._transport.get_pipe_transport(0), self._transport.get_pipe_transport(1)
+        assert isinstance(stdin, asyncio.WriteTransport)
+        assert isinstance(stdout, asyncio.ReadTransport)
+        self._stdin, self._stdout = stdin, stdout
+
+    def pipe_data_received(self, fd: int, data: bytes) -> None:
+        if b"\n" not in data:
+            self._keep(data)
+            return
+        *lines, rest = data.split(b"\n")
+        lines[0] = b"".join((*self._pieces, lines[0]))
+        self._pieces, self._size = [], 0
+        for line in lines:
+            self._receive(line)
+        if rest:
+            self._keep(rest)
+        if len(self.inbox) > _QUEUED_MESSAGES:
+            self._stdout.pause_reading()
+
+    def pipe_connection_lost(self, fd: int, exc: Exception | None) -> None:
+        self._writable.set()
+        if fd == 1:
+            self.has_hung_up = True
+            self.inbox.end()
+        else:
+            self._end_soon()
+
+    def process_exited(self) -> None:
+        self.has_hung_up = True
+        self.kill()  # what it left running may hold our pipes
+        self._end_soon()
+        self.exited.set()
+
+    def _end_soon(self) -> None:
+        """End the inbox after a moment: the last replies may still be in the pipe, which a child may hold open."""
+        asyncio.get_running_loop().call_later(_DRAIN_SECONDS, self.inbox.end)
+
+    def pause_writing(self) -> None:
+        self._writable.clear()
+
+    def resume_writing(self) -> None:
+        self._writable.set()
+
+    def _keep(self, piece: bytes) -> None:
+        self._size += len(piece)
+        if self._size > MAX_LINE_BYTES:
+            self.noise = b"a line of more than %d MiB" % (MAX_LINE_BYTES // MIB)
+            self.kill()
+            return
+        self._pieces.append(piece)
+
+    def _receive(self, line: bytes) -> None:
+        try:
+            message = jsonrpc_message_adapter.validate_json(line, by_name=False)
+        except ValueError:
+            self.noise = (self.noise + line + b"\n")[-_TAIL_BYTES:]
+            error = broken_reply(line)
+            if error is None:
+                return
+            message = error
+        self.inbox.put(SessionMessage(message))
+
+    def _resume(self) -> None:
+        with contextlib.suppress(RuntimeError):  # it may have ended in the meantime
+            self._stdout.resume_reading()
+
+    # the bridge's side
+
+    @property
+    def is_open(self) -> bool:
+        return not self.inbox.ended.is_set() and not self._stdin.is_closing()
+
+    async def _write(self, line: bytes) -> None:
+        self._trim_stderr()
+        is_alone = self._stdin.get_write_buffer_size() == 0
+        self._stdin.write(line)
+        if is_alone and self._stdin.is_closing():
+            raise BrokenPipeError  # asyncio tries to write at once, and closes if that fails
+        if not self._writable.is_set():
+            await self._writable.wait()
+
+    def _trim_stderr(self) -> None:
+        """Keep a server that runs for weeks from filling the disk."""
+        if os.fstat(self._stderr.fileno()).st_size > _STDERR_BYTES:
+            os.ftruncate(self._stderr.fileno(), 0)
+
+    def last_words(self) -> str:
+        """End of its stderr, or else of its output that was no message."""
+        size = os.fstat(self._stderr.fileno()).st_size
+        tail = os.pread(self._stderr.fileno(), _TAIL_BYTES, max(0, size - _TAIL_BYTES)) or self.noise
+        return tail.decode(errors="replace").strip()
+
+    async def end(self) -> None:
+        """Close its input, then send SIGTERM, then SIGKILL, as the specification says."""
+        self.inbox.end()
+        self._stdin.close()
+        self._resume()  # a server that is stuck writing cannot see that its input ended
+        for sign in (signal.SIGTERM, signal.SIGKILL):
+            await self.exit_within(_EXIT_SECONDS)
+            self.kill(sign)
+        await self.exit_within(_EXIT_SECONDS)
+
+    async def exit_within(self, seconds: float) -> None:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self.exited.wait()
+
+
+# ----------------------------------------------------------------------------------------------------
+# Streams for the SDK without its memory channels: fewer tasks and switches for each call.
+
+Item: TypeAlias = SessionMessage | Exception
+
+
+class NotSent(Exception):
+    """The connection was gone before a byte of the request was written: nothing ran."""
+
+
+class ServerInbox(ObjectReceiveStream[Item]):
+    """Messages of a server, in order. Filled by the event loop, read by the SDK."""
+
+    def __init__(self) -> None:
+        self.ended = asyncio.Event()
+        self.on_empty: Callable[[], None] = lambda: None
+        self._queue: deque[Item] = deque()
+        self._waiter: asyncio.Future[None] | None = None
+
+    def __len__(self) -> int:
+        return len(self._queue)
+
+    def put(self, item: Item) -> None:
+        self._queue.append(item)
+        self._wake()
+
+    def end(self) -> None:
+        self.ended.set()
+        self._wake()
+
+    def _wake(self) -> None:
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
+
+    async def receive(self) -> Item:
+        while not self._queue:
+            if self.ended.is_set():
+                raise anyio.EndOfStream
+            self.on_empty()
+            self._waiter = asyncio.get_running_loop().create_future()
+            await self._waiter
+        return self._queue.popleft()
+
+    async def aclose(self) -> None:
+        self.end()
+
+
+class ServerOutbox(ObjectSendStream[SessionMessage]):
+    """Messages to a server, one line each; `write` raises `BrokenPipeError` if nothing was written."""
+
+    def __init__(self, write: Callable[[bytes], Awaitable[None]], is_open: Callable[[], bool]) -> None:
+        self._write = write
+        self._is_open = is_open
+
+    async def send(self, item: SessionMessage, /) -> None:
+        try:
+            if not self._is_open():
+                raise BrokenPipeError
+            line = item.message.model_dump_json(by_alias=True, exclude_unset=True)
+            await self._write(f"{line}\n".encode())
+        except BrokenPipeError:
+            # The SDK makes one and the same error of a closed stream, before and after the writing.
+            raise (NotSent if isinstance(item.message, JSONRPCRequest) else anyio.ClosedResourceError) from None
+
+    async def aclose(self) -> None:
+        """Do nothing: the process closes its pipe."""
+
+
+class WatchedStream(ObjectReceiveStream[Item]):
+    """Another transport's read stream, with an event for its end."""
+
+    def __init__(self, stream: ReadStream[Item]) -> None:
+        self.ended = asyncio.Event()
+        self._stream = stream
+
+    # Any attribute that the SDK looks for, such as the sender's context, is the stream's own.
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._stream, name)
+
+    async def receive(self) -> Item:
+        try:
+            return await self._stream.receive()
+        except (anyio.EndOfStream, anyio.ClosedResourceError):
+            self.ended.set()
+            raise
+
+    async def aclose(self) -> None:
+        self.ended.set()
+        await self._stream.aclose()
