@@ -4,6 +4,7 @@ Costs a program that has none of them one look at a set of names and one at a di
 """
 
 import datetime
+import functools
 import importlib.abc
 import importlib.machinery
 import os
@@ -17,6 +18,8 @@ from toolfold_guest.program.value_encoder import Media, figure_of, of_figure, op
 from toolfold_guest.shared.reserved_names import MODULES as NETWORK_MODULES
 
 _pictures: list[Media] = []
+_last_shown: list[Any] = []
+"""The figure that was current when the last one was shown, which `pyplot` no longer has."""
 _SAVED = "_toolfold_saved"
 
 
@@ -25,21 +28,40 @@ def prepare() -> None:
     sys.meta_path.append(_Finder())
     pyplot = sys.modules.get("matplotlib.pyplot")
     if pyplot is not None:
-        pyplot.show = show  # type: ignore[attr-defined]  # of a module that mypy does not know
-        _mark_saved(sys.modules["matplotlib.figure"].Figure)
+        _change_pyplot(pyplot)
+        _change_savefig(sys.modules["matplotlib.figure"].Figure)
 
 
-def _mark_saved(figure_type: Any) -> None:
-    """A figure that the program saved is a file already, and no picture that it forgot."""
+def _change_pyplot(pyplot: Any) -> None:
+    """Figures show themselves; a backend that needs a screen is Agg."""
+    switch = pyplot.switch_backend
+
+    def switch_backend(newbackend: str) -> None:
+        try:
+            switch(newbackend)
+        except (ImportError, RuntimeError):  # the latter of WebAgg, which needs another package
+            switch("agg")
+
+    pyplot.show, pyplot.switch_backend = show, functools.update_wrapper(switch_backend, switch)
+
+
+def _change_savefig(figure_type: Any) -> None:
+    """A figure that the program saved is a file already, and no picture that it forgot; one that was shown is there."""
     save = figure_type.savefig
 
     def savefig(self: Any, fname: Any, **kwargs: Any) -> Any:
         # Only what lies in the data folder is handed over.
         if isinstance(fname, str | os.PathLike) and os.path.abspath(fname).startswith(os.getcwd()):
             setattr(self, _SAVED, True)
-        return save(self, fname, **kwargs)
+        # `plt.savefig` after `plt.show` means what was shown, not the empty figure that is current then.
+        figure = _last_shown[0] if _last_shown and _is_empty(self) else self
+        return save(figure, fname, **kwargs)
 
-    figure_type.savefig = savefig
+    figure_type.savefig = functools.update_wrapper(savefig, save)
+
+
+def _is_empty(figure: Any) -> bool:
+    return len(figure.get_children()) <= 1  # the background
 
 
 def ready(name: str) -> Any:
@@ -72,10 +94,14 @@ def final_answer(answer: Any = None, *_: Any) -> NoReturn:
 
 def show(*_: Any, **__: Any) -> None:
     """`plt.show()`: the open figures are shown, and gone, as when their windows are closed."""
-    figures = open_figures()
-    _pictures.extend(picture for picture in map(of_figure, figures) if picture is not None)
-    if figures:
-        sys.modules["matplotlib.pyplot"].close("all")
+    pyplot = sys.modules.get("matplotlib.pyplot")
+    if pyplot is not None and pyplot.get_fignums():
+        current = pyplot.gcf()
+        figures = [figure for figure in open_figures() if not _is_empty(figure)]
+        _pictures.extend(picture for picture in map(of_figure, figures) if picture is not None)
+        if figures:
+            _last_shown[:] = [figures[-1] if _is_empty(current) else current]
+        pyplot.close("all")
 
 
 def display(*objects: Any, **_: Any) -> None:
@@ -85,8 +111,10 @@ def display(*objects: Any, **_: Any) -> None:
             print(item)  # noqa: T201  # to print is what it is for
         else:
             _pictures.append(picture)
-            if figure_of(item) in open_figures():
-                sys.modules["matplotlib.pyplot"].close(figure_of(item))
+            figure = figure_of(item)
+            if figure in open_figures():
+                _last_shown[:] = [figure]
+                sys.modules["matplotlib.pyplot"].close(figure)
 
 
 def with_pictures(value: Any) -> Any:
@@ -94,7 +122,11 @@ def with_pictures(value: Any) -> Any:
     if not _pictures and "matplotlib.pyplot" not in sys.modules:
         return value
     value_figures = _drawn_on(value)
-    figures = [figure for figure in open_figures() if figure in value_figures or not getattr(figure, _SAVED, False)]
+    figures = [
+        figure
+        for figure in open_figures()
+        if figure in value_figures or not (getattr(figure, _SAVED, False) or _is_empty(figure))
+    ]
     figures += [figure for figure in value_figures if figure not in figures]
     pictures = [*_pictures, *filter(None, map(of_figure, figures))]
     _pictures.clear()

@@ -33,6 +33,7 @@ def test_in_place_nothing_is_mounted_and_temp_files_have_one_folder() -> None:
 
     assert (places.binds, places.copies, places.hidden) == ((), (), ())
     assert {str(Path(path).parent) for _, path in places.links} <= {
+        "/some/folder/share",
         "/some/folder/site",
         "/some/folder/site/mpl_toolkits",
     }

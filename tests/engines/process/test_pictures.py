@@ -60,3 +60,68 @@ async def test_libraries_find_no_shell(runtime: Runtime) -> None:
     )
 
     assert outcome.value == [None, 8]
+
+
+def _pixels(name: str) -> str:
+    return f"len(set(Image.open({name!r}).convert('RGB').getdata()))"
+
+
+@pytest.mark.parametrize(
+    "save",
+    [
+        "plt.savefig('later.png')",
+        "plt.gcf().savefig('later.png')",
+        "plt.tight_layout()\nfigure = plt.gcf()\nfigure.savefig('later.png')",
+        "plt.show()\nplt.savefig('later.png')",
+        "plt.savefig('first.png')\nplt.savefig('later.png')",
+        "plt.plot([3, 1])\nplt.savefig('later.png')",
+    ],
+)
+async def test_a_figure_can_be_saved_after_it_was_shown(save: str, runtime: Runtime) -> None:
+    outcome = await runtime.run(
+        f"from PIL import Image\n{PLOT}plt.plot([1, 2])\nplt.show()\n{save}\n{_pixels('later.png')} > 10"
+    )
+
+    assert (outcome.status, outcome.value, "figure_2.png" in [file.name for file in outcome.files]) == (
+        "finished",
+        True,
+        False,
+    )
+
+
+async def test_the_figure_saved_after_several_were_shown_is_the_current_one(runtime: Runtime) -> None:
+    draw = "plt.figure(2)\nplt.plot([1, 2], color='lime')\nplt.figure(1)\nplt.plot([1, 2], color='red')\n"
+    outcome = await runtime.run(
+        f"from PIL import Image\n{PLOT}plt.figure(1)\n{draw}plt.show()\nplt.savefig('later.png')\n"
+        "colors = set(Image.open('later.png').convert('RGB').getdata())\n[(255, 0, 0) in colors, (0, 255, 0) in colors]"
+    )
+
+    assert outcome.value == [True, False]
+
+
+@pytest.mark.parametrize("name", ["TkAgg", "Qt5Agg", "WebAgg", "nbAgg", "macosx", "GTK3Agg", "wxAgg"])
+async def test_a_backend_that_needs_a_screen_is_agg(name: str, runtime: Runtime) -> None:
+    outcome = await runtime.run(
+        f"import matplotlib\nmatplotlib.use({name!r})\n{PLOT}plt.plot([1])\nplt.show()\nprint(matplotlib.get_backend())"
+    )
+
+    assert (outcome.status, outcome.stdout, type(outcome.value)) == ("finished", "agg\n", Media)
+
+
+@pytest.mark.parametrize("isolation", ["namespace", "landlock"])
+async def test_pillow_finds_fonts(isolation: str) -> None:
+    names = ["DejaVuSans.ttf", "/usr/share/fonts/truetype/dejavu/DejaVuSans-Bold.ttf", "DejaVuSansMono"]
+    async with Runtime(engine="process", engine_options={"isolation": isolation}) as runtime:
+        outcome = await runtime.run(
+            f"from PIL import ImageFont\n[' '.join(ImageFont.truetype(name, 20).getname()) for name in {names}]"
+        )
+
+    assert outcome.value == ["DejaVu Sans Book", "DejaVu Sans Bold", "DejaVu Sans Mono Book"]
+
+
+async def test_joblib_works_without_a_warning(runtime: Runtime) -> None:
+    outcome = await runtime.run(
+        "from joblib import Parallel, delayed\nParallel(n_jobs=2)(delayed(abs)(n) for n in [-1, 2])"
+    )
+
+    assert (outcome.value, outcome.stderr) == ([1, 2], "")

@@ -28,12 +28,15 @@ _SYSTEM_FOLDERS: Final = ("/usr/lib", "/usr/lib64", "/usr/lib32", "/lib", "/lib6
 _PACKAGE_FOLDERS: Final = ("site-packages", "dist-packages")
 _PUBLIC_FILES: Final = ("/etc/ld.so.cache", "/etc/mime.types")
 """Of the host, for the loader and for `mimetypes`, which openpyxl asks when it is imported."""
+_FONTS_OF_MATPLOTLIB: Final = "/mpl-data/fonts/ttf"
+_USUAL_FONTS: Final = "/usr/share/fonts/truetype/dejavu"
 _SMALL_BYTES: Final = 1536 * 1024
 _SMALL_FILES: Final = 100
 _START: Final = "from toolfold_guest.zygote import main; main()"
 _ENVIRONMENT: Final = {
     "ARROW_DEFAULT_MEMORY_POOL": "system",  # its own reserves a quarter of a guest's address space
     "HOME": "/tmp",
+    "JOBLIB_MULTIPROCESSING": "0",  # it tries to, and warns of it on stderr
     "LC_ALL": "C.UTF-8",
     "LD_BIND_NOW": "1",  # else each guest finds the functions of the C library anew, and copies pages to note where
     "MALLOC_ARENA_MAX": "2",  # an arena reserves 64 MiB of a guest's address space per thread
@@ -44,6 +47,7 @@ _ENVIRONMENT: Final = {
     "OPENBLAS_NUM_THREADS": "1",
     "PYTHONHASHSEED": "0",
     "TZ": "UTC",
+    "XDG_DATA_DIRS": f"{HOME}/share",  # where Pillow looks for fonts
 }
 
 
@@ -91,6 +95,7 @@ def jailed(*, host_libraries: bool = False, sets: Sequence[InstalledSet] = (), w
     set_paths = {library_set.name: f"{HOME}/libraries/{library_set.name}" for library_set in sets}
     # One mount for a whole set: each costs every fork some microseconds.
     binds += [(library_set.folder, set_paths[library_set.name]) for library_set in sets]
+    links += [(fonts, path) for path in (f"{HOME}/share/fonts", _USUAL_FONTS) for fonts in _fonts([*binds, *copies])]
     # The whole environment: nothing of the host's is inherited.
     environment = {
         **_ENVIRONMENT,
@@ -124,6 +129,16 @@ def _packages(*, host_libraries: bool, with_copies: bool) -> tuple[list[str], li
     return [f"{HOME}/site"] if mounted or copied else [], mounted, copied
 
 
+def _fonts(pairs: Iterable[Pair]) -> list[str]:
+    """The folder of fonts that matplotlib has, where guests find it, for Pillow; none or one."""
+    folders = [
+        (source + path, target + path)
+        for source, target in pairs
+        for path in (_FONTS_OF_MATPLOTLIB, "/matplotlib" + _FONTS_OF_MATPLOTLIB)
+    ]
+    return [target for source, target in folders if os.path.isdir(source)][:1]
+
+
 def in_place(folder: str, *, host_libraries: bool = False, sets: Sequence[InstalledSet] = ()) -> Layout:
     """The host's own paths; `folder` is for what libraries write while they are loaded."""
     sites, entries = _sites(), library_entries(tuple(_sites()))
@@ -141,12 +156,15 @@ def in_place(folder: str, *, host_libraries: bool = False, sets: Sequence[Instal
     folders += [library_set.folder for library_set in sets]
     links = [(source, f"{folder}/site/{name}") for name, source in entries.items()]
     links += [(library_set.folder, set_paths[library_set.name]) for library_set in sets]
+    sources = [*sites, *entries.values(), *(library_set.folder for library_set in sets)]
+    links += [(fonts, f"{folder}/share/fonts") for fonts in _fonts((path, path) for path in sources)]
     environment = {
         **_ENVIRONMENT,
         "HOME": folder,
         "MPLCONFIGDIR": f"{folder}/matplotlib",
         "PYTHONPATH": _parent(_guest()),
         "TMPDIR": folder,
+        "XDG_DATA_DIRS": f"{folder}/share",
     }
     return Layout(
         arguments=_arguments(_interpreter()),
