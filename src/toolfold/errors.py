@@ -25,7 +25,7 @@ Each interface says in one table what becomes of each class, and looks it up wit
 class is added here and missing there, or written anywhere else.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import ClassVar, TypeVar
 
 __all__ = [
@@ -84,6 +84,8 @@ class ToolError(ToolfoldError):
     """It failed before it did anything, so another call cannot do a thing twice."""
     retry_after_seconds: float = 0.0
     """How long its side asks callers to wait before the next call."""
+    tool_unavailable: bool | None = None
+    """Whether the tool is down, which the circuit breaker counts; `None`: its cause says so."""
 
 
 class ToolNotFound(ToolError):
@@ -108,12 +110,14 @@ class ToolTimedOut(ToolError):
     """The tool did not answer in time. It may have run, or may still be running."""
 
     code = "tool_timed_out"
+    tool_unavailable = True
 
 
 class ToolFailed(ToolError):
     """The tool's own answer: it ran, and this is what it has to say. A retry would hear the same."""
 
     code = "tool_said_no"
+    tool_unavailable = False
 
 
 class ToolUnreachable(ToolError):
@@ -123,6 +127,9 @@ class ToolUnreachable(ToolError):
     """
 
     code = "tool_unreachable"
+    tool_unavailable = True
+    is_back: Callable[[], bool] | None = None
+    """Says whether the server is there again, where somebody watches it."""
 
 
 class ServerHungUp(ToolUnreachable):
@@ -134,6 +141,7 @@ class AgentUnreachable(ToolError):
 
     code = "agent_unreachable"
     nothing_ran = True
+    tool_unavailable = True
 
 
 class ReplyUnfit(ToolError):

@@ -43,7 +43,7 @@ def weigh(values: list[int] | list[str]) -> int:
 def fail(reason: str = "down") -> int:
     """Fails where it is told to."""
     if reason:
-        raise ValueError(reason)
+        raise ConnectionError(reason)
     return 1
 
 @tool(read_only=True)

@@ -39,11 +39,32 @@ async def test_replies_that_were_kept_show() -> None:
 async def test_the_breaker_shows() -> None:
     down = "'x' failed: down"
 
-    assert await calls_of(6, made(Planned(ValueError("down")))) == [
+    assert await calls_of(6, made(Planned(ConnectionError("down")))) == [
         *[(down, 1, False, "")] * 4,
         (down, 1, False, "opened"),
         ("'x' failed 5 times in a row and is not called until 30 s from now", 0, False, "open"),
     ]
+
+
+async def test_caught_lookup_errors_of_one_program_do_not_stop_the_calls_of_the_next() -> None:
+    def customer(id: str) -> str:
+        """One customer."""
+        if id != "c-1":
+            raise LookupError(f"no such customer: {id}")
+        return "Ann"
+
+    program = """
+for id in ["x1", "x2", "x3", "x4", "x5", "x6", "c-1"]:
+    try:
+        print(await customer(id))
+    except ToolError as error:
+        print(error)
+"""
+    async with Runtime(tools=[customer]) as runtime:
+        first, second = await runtime.run(program), await runtime.run("print(await customer('c-1'))")
+
+    unknown = [f"'customer' failed: no such customer: x{n}" for n in range(1, 7)]
+    assert (first.stdout.splitlines(), second.stdout) == ([*unknown, "Ann"], "Ann\n")
 
 
 @pytest.mark.long

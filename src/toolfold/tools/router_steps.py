@@ -4,20 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import copy
+import errno
 import logging
 import math
 import random
+import re
+import socket
 import time
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from hashlib import sha256
-from typing import Final, Generic, Protocol, TypeAlias, TypeVar
+from typing import Any, Final, Generic, Protocol, TypeAlias, TypeVar
 from weakref import WeakKeyDictionary
 
 import msgspec
 
-from toolfold.errors import ToolRefused
+from toolfold.errors import ToolArgumentsInvalid, ToolNotFound, ToolRefused
 from toolfold.events import ToolRetried
 from toolfold.models import MIB, Call, ToolSpec, Value
 from toolfold.tools.policy import Policy
@@ -123,10 +126,17 @@ class SystemClock:
 # A breaker is `closed` while its tool works. After several failures in a row it is open: calls
 # fail at once. When its time is up one call may try; its success closes the breaker, its failure
 # opens it for as long again. Each tenant has breakers of its own: what fails for one, by its own arguments
-# or its own rights, may work for the others. Only failures of the tool count: not a refusal, not bad arguments,
-# not a reply that cannot be sent, not a cancel.
+# or its own rights, may work for the others. Only an error that says that the tool is unavailable counts; any
+# other error is an answer, like a success. A refusal, bad arguments and a cancel say nothing of the tool.
 
 _MOST_TENANTS: Final = 1000
+_NETWORK_ERRNOS: Final = frozenset({errno.ENETDOWN, errno.ENETUNREACH, errno.EHOSTDOWN, errno.EHOSTUNREACH})
+_UNAVAILABLE_NAME: Final = re.compile(
+    "Timeout|TimedOut|Connect(ion|or)?(Error|Closed|Failure|Lost)|ServerDisconnected|TransportError|NetworkError"
+    "|ServiceUnavailable"
+)
+"""Names of errors in client libraries, which need not be installed here."""
+_STATUS_ATTRIBUTES: Final = ("status_code", "status", "http_status", "code")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -136,6 +146,42 @@ class Breaker:
     failures: int = 5
     """Consecutive failures that open it."""
     open_seconds: float = 30.0
+
+
+def _counts(tool: Tool, error: BaseException) -> bool | None:
+    """Whether it is a failure; `None` if it says nothing of the tool."""
+    if tool.breaks_on == "failure":
+        return None if isinstance(error, NO_FAULT_OF_THE_TOOL) else True
+    if isinstance(error, ToolNotFound | ToolRefused | ToolArgumentsInvalid):
+        return None
+    return is_unavailable(error)
+
+
+def is_unavailable(error: BaseException | None, depth: int = 8) -> bool:
+    """Whether an error or its cause is a timeout, a lost connection, a dead server or an HTTP status of 5xx.
+
+    An error decides for itself with an attribute `tool_unavailable`.
+    """
+    if error is None or depth == 0:
+        return False
+    claim = getattr(error, "tool_unavailable", None)
+    if isinstance(claim, bool):
+        return claim
+    if isinstance(error, TimeoutError | ConnectionError | socket.gaierror):
+        return True
+    if isinstance(error, OSError) and error.errno in _NETWORK_ERRNOS:
+        return True
+    if any(_UNAVAILABLE_NAME.search(kind.__name__) for kind in type(error).__mro__):
+        return True
+    places = (error, getattr(error, "response", None))
+    statuses = [getattr(place, name, None) for place in places for name in _STATUS_ATTRIBUTES]
+    if any(isinstance(status, int) and 500 <= status <= 599 for status in statuses):
+        return True
+    causes = list(error.exceptions) if isinstance(error, BaseExceptionGroup) else []
+    causes.append(error.__cause__ or (None if error.__suppress_context__ else error.__context__))
+    # `URLError` has the error of its socket there.
+    causes.append(reason if isinstance(reason := getattr(error, "reason", None), OSError) else None)
+    return any(is_unavailable(cause, depth - 1) for cause in causes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,11 +207,14 @@ class BreakerStep:
                 value = await rest(request)
             # Also `SystemExit`, which the router takes for a failure of the tool.
             except (Exception, SystemExit) as error:
-                if not isinstance(error, NO_FAULT_OF_THE_TOOL):
+                counts = _counts(tool, error)
+                if counts:
                     failing_state = states.setdefault(tenant, state or _BreakerState(tool.spec.name, breaker, clock))
-                    failing_state.fail(request, is_probe=is_probe)
+                    failing_state.fail(request, error, is_probe=is_probe)
                     if len(states) > _MOST_TENANTS:
                         del states[next(iter(states))]
+                elif counts is False and (answering := states.pop(tenant, None)) is not None:
+                    answering.succeed(request)
                 raise
             finally:
                 if state is not None and is_probe:
@@ -183,12 +232,16 @@ class _BreakerState:
         self._breaker = breaker
         self._clock = clock
         self._open_until = 0.0
+        # Any: a source that watches its server says with the error how to ask whether it is back.
+        self._is_back: Any = None
         self.failures = 0
         self.is_probing = False
 
     def admit_probe(self, request: CallRequest) -> None:
         """Let one call through once the time is up; raise for all others."""
         remaining_seconds = self._open_until - self._clock.now()
+        if self._is_back is not None and self._is_back():
+            remaining_seconds = 0.0
         if remaining_seconds <= 0 and not self.is_probing:
             self.is_probing = True
             return
@@ -198,8 +251,9 @@ class _BreakerState:
             when = f"is not called until {math.ceil(remaining_seconds)} s from now"
         raise ToolRefused(f"{self._name!r} failed {self.failures} times in a row and {when}")
 
-    def fail(self, request: CallRequest, *, is_probe: bool) -> None:
+    def fail(self, request: CallRequest, error: BaseException, *, is_probe: bool) -> None:
         self.failures += 1
+        self._is_back = getattr(error, "is_back", None)
         # Calls that were on their way when it opened and fail later do not keep it open for longer.
         if self.failures == self._breaker.failures or (is_probe and self.failures > self._breaker.failures):
             self._open_until = self._clock.now() + self._breaker.open_seconds

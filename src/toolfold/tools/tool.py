@@ -151,6 +151,8 @@ class Tool:
     """In place of `call`, where the tool must know whose call it is: a program within a program."""
     retry: RetryWhen = "safe"
     """After a failure: `safe` tries again only where that cannot do a thing twice (see `retry`)."""
+    breaks_on: Literal["unavailable", "failure"] = "unavailable"
+    """What the circuit breaker counts: errors that say that the tool is unavailable, or every failure."""
     origin: str = ""
     """Where another process finds it: `module:name` or `/folder/file.py:name`; empty where it cannot."""
     close: Callable[[], Awaitable[None]] | None = None

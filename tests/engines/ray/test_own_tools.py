@@ -54,7 +54,7 @@ async def broken() -> None:
 async def mistaken(text: str) -> None:
     """Has a mistake."""
     looked_up.append(len(text))
-    raise RuntimeError(text)
+    raise ConnectionError(text)
 
 
 @tool(read_only=True)

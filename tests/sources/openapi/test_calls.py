@@ -227,6 +227,20 @@ def test_the_router_waits_as_long_as_the_api_asks_and_not_for_ever(tmp_path):
     assert (late.error, patient.slept) == ("'api_op' failed: 429 Too Many Requests (retry after 3600 s)", [])
 
 
+@pytest.mark.parametrize(("status", "requests"), [(404, 7), (429, 7), (500, 5), (502, 5)])
+def test_only_failures_of_the_server_open_the_breaker(tmp_path, status, requests):
+    async def serve(tools):
+        router = Router(Catalog(tools), wrappers=wrappers(retry=Retry(attempts=1)))
+        for number in range(7):
+            await router.serve(toolfold.Call(id=number, tool="api_op", arguments={}))
+        await router.catalog.close()
+
+    with Serving(lambda _: Answer(status, b"")) as server:
+        asyncio.run(serve(api(tmp_path, server, GET)))
+
+    assert len(server.asked) == requests
+
+
 PAGED = {"get": {"operationId": "list", "responses": OK}}
 
 

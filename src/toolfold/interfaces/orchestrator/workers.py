@@ -56,7 +56,7 @@ def build_tool(definition: ToolDefinition, workers: Mapping[str, Worker]) -> Too
     # A program's failure is a value of its reply, so trying again would only do its calls twice.
     retry = definition.retry or ("never" if definition.type == "code_exec" else "always")
     call = functools.partial(call_within, context=CallContext())
-    return Tool(spec=definition.spec(), call=call, call_within=call_within, retry=retry)
+    return Tool(spec=definition.spec(), call=call, call_within=call_within, retry=retry, breaks_on="failure")
 
 
 def call_context() -> CallContext:
@@ -71,7 +71,7 @@ def bare_tool(name: str, *, is_function: bool, workers: Mapping[str, Worker] | N
         return await _call(name, is_function, dict(arguments), workers or {}, _missing_worker(name, workers or {}))
 
     spec = ToolSpec(name=name, python_name=python_name(name), source="orchestrator")
-    return Tool(spec=spec, call=call, retry="always")
+    return Tool(spec=spec, call=call, retry="always", breaks_on="failure")
 
 
 async def _call(

@@ -231,7 +231,7 @@ class ServerSupervisor:
             reason = await self._drop_connection(established, reason)
             if is_second or (may_have_run and not may_repeat):
                 ran = "it may have run, so it was not repeated" if may_have_run else "nothing ran"
-                raise ToolUnreachable(f"server {self.server.name!r} was lost during the call; {ran}{_suffix(reason)}")
+                raise self._unreachable(f"was lost during the call; {ran}{_suffix(reason)}")
             is_second = True
 
     async def tell_roots_changed(self) -> None:
@@ -245,10 +245,13 @@ class ServerSupervisor:
             self._reconnect_requested.set()
             await self._presence.attempted.wait()
         if self._presence.established is None:
-            raise ToolUnreachable(
-                f"server {self.server.name!r} is not available; nothing ran{_suffix(self.status.detail)}"
-            )
+            raise self._unreachable(f"is not available; nothing ran{_suffix(self.status.detail)}")
         return self._presence.established
+
+    def _unreachable(self, text: str) -> ToolUnreachable:
+        error = ToolUnreachable(f"server {self.server.name!r} {text}")
+        error.is_back = lambda: self._presence.established is not None
+        return error
 
     async def _drop_connection(self, established: EstablishedConnection, reason: str) -> str:
         """Give up a dead connection; the server's last words, or the reason."""
@@ -391,7 +394,10 @@ def _refusal(error: MCPError) -> ToolError:
     """JSON-RPC error as the program reads it; only what a retry may mend counts against the tool."""
     text = error.message.strip() or f"error {error.code}"
     is_final = error.code in (types.INVALID_PARAMS, types.METHOD_NOT_FOUND, types.INVALID_REQUEST)
-    return ToolFailed(text) if is_final else ToolError(text)
+    failure = ToolFailed(text) if is_final else ToolError(text)
+    if error.code == http_transport.REFUSED:
+        failure.tool_unavailable = text.startswith("HTTP 5")
+    return failure
 
 
 async def _last_words(transport: ServerTransport | None) -> str:

@@ -148,8 +148,10 @@ class WebClient:
         if isinstance(error, httpx2.ConnectError | httpx2.ConnectTimeout | httpx2.PoolTimeout):
             failure = ToolError(f"{host!r} cannot be reached: {self.masker.mask_text(str(error)) or 'no answer'}")
             failure.nothing_ran = True
-            return failure
-        return ToolError(f"the connection to {host!r} was lost: {type(error).__name__}")
+        else:
+            failure = ToolError(f"the connection to {host!r} was lost: {type(error).__name__}")
+        failure.tool_unavailable = True
+        return failure
 
     # where it may lead
 

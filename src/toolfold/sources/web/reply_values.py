@@ -70,6 +70,7 @@ def check_status(reply: WebReply, masker: SecretMasker) -> None:
     wait = _retry_after(reply.header("retry-after"))
     error = ToolError(f"{text} (retry after {wait:g} s)" if wait else text)
     error.nothing_ran = reply.status in _COME_LATER
+    error.tool_unavailable = reply.status >= _FIRST_OF_SERVER
     error.retry_after_seconds = wait
     raise error
 
