@@ -32,7 +32,12 @@ def test_every_error_of_the_package_is_written_in_one_module_and_named_in_its_do
 
 @pytest.mark.parametrize(
     "table",
-    ["interfaces.cli.process", "interfaces.http.render", "interfaces.mcp.render", "interfaces.pydantic_ai.render"],
+    [
+        "interfaces.cli.command_process",
+        "interfaces.http.outcome_bodies",
+        "interfaces.mcp.outcome_results",
+        "interfaces.pydantic_ai.outcome_returns",
+    ],
 )
 def test_an_interface_says_of_every_class_what_becomes_of_it_and_of_no_other(table: str) -> None:
     of_error = importlib.import_module(f"toolfold.{table}").OF_ERROR
