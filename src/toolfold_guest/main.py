@@ -8,6 +8,7 @@ Rules:
 """
 
 import asyncio
+import builtins
 import gc
 import json
 import marshal
@@ -20,7 +21,7 @@ import types
 from collections.abc import Callable
 from typing import Any, NoReturn
 
-from toolfold_guest import preload
+from toolfold_guest import preload, private_names
 from toolfold_guest.calls import pending_call
 from toolfold_guest.calls.channel import Channel
 from toolfold_guest.calls.message_transport import GuestInbox, GuestOutbox
@@ -121,7 +122,7 @@ def prepare(library_set: str) -> None:
     interpreter_patches.heed_signals(_state.streams)
     interpreter_patches.count_own_frames()
     _state.file = "program.py"
-    _state.session = ModuleType("__main__")
+    _state.session = _new_main()
     _state.look_for_program = (poll := select.poll()).poll
     poll.register(_HOST, select.POLLIN)
     _state.start = marshal.dumps((START, {"seed": 1}), PLAIN)
@@ -135,6 +136,8 @@ def prepare(library_set: str) -> None:
         raise ValueError
     except ValueError as error:
         termination.describe(error, "")
+    private_names.take_back_builtins()
+    private_names.copy_modules()
     gc.collect()
 
 
@@ -164,11 +167,18 @@ def _rehearse(text: str) -> bytes:
     finally:
         _state.loop.remove_reader(guest_end)
         # Here, so that no guest has to let go of this one.
-        _state.session = modules["__main__"] = ModuleType("__main__")
+        _state.session = modules["__main__"] = _new_main()
         sys.stdout, sys.stderr = streams
         guest_end.close()
     with host_end:
         return b"".join(iter(lambda: host_end.recv(4096), b""))
+
+
+def _new_main() -> types.ModuleType:
+    """The module of a program, with the builtins that it shares with what it imports."""
+    module = ModuleType("__main__")
+    vars(module)["__builtins__"] = builtins
+    return module
 
 
 def main(fd: int) -> NoReturn:
@@ -239,16 +249,19 @@ def _serve(sock: Any, meanwhile: Callable[[], None] | None = None) -> bool:
         for name, data in options["files"]:
             place(name, data)
         channel.outbox.send_unpacked()
-    status, value, error, message = _run(codes, text, options)
     is_session = bool(options.get("session"))
-    # A session's threads may live on until its next program; any other program ends with its threads.
-    if thread_count() and not is_session:
-        threading._shutdown()  # type: ignore[attr-defined]  # waits for the program's threads, as an exit does
-    hints = hints_of(channel.habits, _state.notes) if _state.notes or channel.habits.has_any() else []
-    if leaves_something or termination.has_handlers():
-        termination.end(_state.session.__dict__, is_session=is_session)
-    add_low_level_output(_state.streams, text)
-    channel.outbox.send_end(status, value, error, message, hints)
+    try:
+        ending = _run(codes, text, options)
+        # A session's threads may live on until its next program; any other program ends with its threads.
+        if thread_count() and not is_session:
+            threading._shutdown()  # type: ignore[attr-defined]  # waits for the program's threads, as an exit does
+        hints = hints_of(channel.habits, _state.notes) if _state.notes or channel.habits.has_any() else []
+        if leaves_something or termination.has_handlers():
+            termination.end(_state.session.__dict__, is_session=is_session)
+        add_low_level_output(_state.streams, text)
+    except BaseException as error:  # noqa: BLE001  # what the program changed is needed here: still no reason to be silent
+        ending, hints = ("failed", "null", *termination.describe_briefly(error)), []
+    channel.outbox.send_end(*ending, hints)
     if is_session:
         _restore_streams()
         take_back(_state.loop)

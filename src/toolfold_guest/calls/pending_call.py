@@ -11,6 +11,7 @@ import _thread
 import asyncio.coroutines
 import collections.abc
 import functools
+import gc
 import inspect
 import json
 import math
@@ -23,6 +24,7 @@ NEW, RUNNING, DONE, FAILED, CLOSED = range(5)
 
 _ASKS_FOR_AWAITABLES = frozenset({"asyncio", "inspect", "types", "functools", "contextlib", "concurrent", "typing"})
 """Modules that ask for the type of what they may have to await."""
+_get_objects = gc.get_objects
 awaitable_codes: set[Any] = set()
 """The code of tools whose calls can be awaited. A mark on the functions would be copied by `functools.wraps`."""
 _AWAITABLES: tuple[type, ...] = (collections.abc.Awaitable, collections.abc.Coroutine)
@@ -234,13 +236,9 @@ def all_of(values: list[Any]) -> list[Any]:
 
 def unmade() -> list[str]:
     """The tools of calls that still exist and that nothing has asked for."""
-    import gc  # noqa: PLC0415  # at the end of a program that left some
-
     # Calls that were dropped have reported themselves; these are still referred to somewhere.
     calls = [
-        candidate
-        for candidate in gc.get_objects()
-        if type(candidate) is PendingCall and candidate._toolfold_state == NEW
+        candidate for candidate in _get_objects() if type(candidate) is PendingCall and candidate._toolfold_state == NEW
     ]
     return [call._toolfold_maker.name for call in calls]
 

@@ -13,7 +13,6 @@ import re
 import sys
 import traceback
 import warnings
-from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
@@ -115,8 +114,8 @@ def hints_of(habits: Habits, notes: list[str]) -> list[str]:
         hints.insert(MOST_NOTES, f"{len(notes) - MOST_NOTES} other parts of the value were sent as text, too")
     if habits.has_pending:
         # To look at every object of the interpreter is slow: only for programs that may have left a call unmade.
-        counts = Counter([*habits.never_made, *pending_call.unmade()])
-        hints += [_never_made(name, count) for name, count in counts.items()]
+        calls = [*habits.never_made, *pending_call.unmade()]
+        hints += [_never_made(name, calls.count(name)) for name in dict.fromkeys(calls)]
     return hints
 
 
@@ -144,11 +143,11 @@ def describe(error: BaseException, text: str) -> tuple[str, str]:
         _clean(whole, set())
         report, message = "".join(whole.format()), _message(whole)
     except Exception:  # noqa: BLE001  # too deep to walk, or with attributes of the program's own that raise
-        report, message = _shallow(error)
+        report, message = describe_briefly(error)
     return _neutral(report).rstrip("\n"), _neutral(message).rstrip("\n")
 
 
-def _shallow(error: BaseException) -> tuple[str, str]:
+def describe_briefly(error: BaseException) -> tuple[str, str]:
     """The exception alone, without what it was raised from, in or with."""
     kind = type(error)
     name = (
@@ -161,9 +160,13 @@ def _shallow(error: BaseException) -> tuple[str, str]:
     message = f"{name}: {text}" if text else name
     # Not the attribute of the instance: that may be the program's own, too.
     tb = vars(BaseException)["__traceback__"].__get__(error)
-    frames = [frame for frame in traceback.extract_tb(tb) if frame.filename == FILENAME][-MOST_FRAMES:]
-    lines = [f'  File "{FILENAME}", line {frame.lineno}, in {frame.name}\n    {frame.line}\n' for frame in frames]
-    return "".join(["Traceback (most recent call last):\n", *lines, message]), message
+    lines = []
+    while tb is not None:
+        code = tb.tb_frame.f_code
+        if code.co_filename == FILENAME:
+            lines.append(f'  File "{FILENAME}", line {tb.tb_lineno}, in {code.co_name}\n')
+        tb = tb.tb_next
+    return "".join(["Traceback (most recent call last):\n", *lines[-MOST_FRAMES:], message]), message
 
 
 def _message(whole: traceback.TracebackException) -> str:
