@@ -104,15 +104,27 @@ class Terminal:
 
 
 def say_yes(terminal: Terminal, n: int, *, to_the_tool: bool = False) -> None:
-    """Answer the form for payment `n`: this call, or the tool for the rest of the program."""
+    """Answer the form for payment `n`: Accept as it is shown, or for the tool for the rest of the program."""
     _meet(terminal, n)
-    terminal.press("Space", until="Allow this call: ☒")
     if to_the_tool:
-        terminal.press("Down", until="Your answer is for: ▸")
-        terminal.press("Right", until="❯ ◉ this call")
-        terminal.press("Down", until="❯ ◯ calls with these arguments")
-        terminal.press("Down", until="❯ ◯ this tool for the rest of this program")
-        terminal.press("Enter", until="Your answer is for: this tool for the rest of this program")
+        _choose(terminal, "allow this tool for the rest of this program")
+    _accept(terminal, n)
+
+
+def say_no(terminal: Terminal, n: int) -> None:
+    """Choose the refusal in the form for payment `n`, and accept the form."""
+    _meet(terminal, n)
+    _choose(terminal, "refuse this call")
+    _accept(terminal, n)
+
+
+def _choose(terminal: Terminal, choice: str) -> None:
+    terminal.press("Right", until="❯ ◉ allow this call")
+    terminal.repeat("Down", lambda screen: f"❯ ◯ {choice}" in screen)
+    terminal.press("Enter", until=f"Your answer: {choice}")
+
+
+def _accept(terminal: Terminal, n: int) -> None:
     terminal.repeat("Down", lambda screen: "❯ Accept" in screen)
     terminal.repeat("Enter", lambda screen: not (_question(n) in screen and "❯ Accept" in screen))
 
@@ -125,7 +137,7 @@ def say_nothing(terminal: Terminal, n: int) -> None:
 
 def _meet(terminal: Terminal, n: int) -> None:
     asked = _question(n)
-    terminal.wait(lambda screen: asked in screen and "❯ ✔ Allow this call: ☐" in screen, asked)
+    terminal.wait(lambda screen: asked in screen and "Your answer: allow this call" in screen, asked)
 
 
 def _form(screen: str) -> str:
@@ -169,6 +181,12 @@ def one_is_closed(terminal: Terminal) -> None:
         say_yes(terminal, n)
 
 
+def accept_and_refuse(terminal: Terminal) -> None:
+    say_yes(terminal, 0)
+    say_no(terminal, 1)
+    say_yes(terminal, 2)
+
+
 def _lines(*lines: str) -> str:
     return "".join(f"{line}\n" for line in ("[Script executed successfully]", *lines))
 
@@ -182,6 +200,13 @@ def _refused(numbers: range) -> list[str]:
 
 
 SITTINGS = [
+    Sitting(
+        "3 forms: Accept, a refusal, Accept",
+        [payments(0, 3), NEXT],
+        accept_and_refuse,
+        [_lines("paid 0 to ada", "1 'pay' was denied: the user said no", "paid 2 to ada"), _lines("next")],
+        2,
+    ),
     Sitting(
         "40 in one program, each for itself",
         [payments(0, 40), NEXT],

@@ -25,7 +25,7 @@ def pay(n: int) -> int:
 
 
 async def say_yes(_: Any, params: types.ElicitRequestFormParams) -> types.ElicitResult:
-    return types.ElicitResult(action="accept", content={"approve": True})
+    return types.ElicitResult(action="accept", content={"decision": "call"})
 
 
 def test_the_rounds_that_are_counted_on_are_those_of_the_sdks_own_client() -> None:
@@ -46,8 +46,8 @@ async def test_the_tenth_form_says_that_it_is_the_last_and_an_answer_for_the_too
 
     async def answer(_: Any, params: types.ElicitRequestFormParams) -> types.ElicitResult:
         forms.append(params)
-        covers = "tool" if "the last question" in params.message else "call"
-        return types.ElicitResult(action="accept", content={"approve": True, "covers": covers})
+        decision = "tool" if "the last question" in params.message else "call"
+        return types.ElicitResult(action="accept", content={"decision": decision})
 
     async with open_client(pay, policy=Policy(ask=["pay"]), elicitation_callback=answer) as client:
         result = await run(client, "print(sum([await pay(n=n) for n in range(40)]))")
@@ -60,7 +60,41 @@ async def test_the_tenth_form_says_that_it_is_the_last_and_an_answer_for_the_too
     ]
     schema = forms[-1].requested_schema
     assert schema == forms[0].requested_schema
-    assert (schema["properties"]["approve"]["default"], schema["properties"]["covers"]["default"]) == (False, "call")
+    assert (schema["properties"]["decision"]["default"], schema.get("required", [])) == ("call", [])
+
+
+@pytest.mark.parametrize(
+    ("content", "printed"),
+    [
+        (None, "0 1 2"),
+        ({}, "0 1 2"),
+        ({"decision": "call"}, "0 1 2"),
+        ({"decision": "arguments"}, "0 1 2"),
+        ({"decision": "tool"}, "0 1 2"),
+        ({"decision": "call", "reason": ""}, "0 1 2"),
+        ({"approve": True, "covers": "call", "reason": "fine"}, "0 1 2"),
+        ({"decision": "refuse"}, "'pay' was denied: the user said no"),
+        ({"decision": "refuse", "reason": "too dear"}, "'pay' was denied: too dear"),
+        ({"decision": "refuse_tool", "reason": "too dear"}, "'pay' was denied: too dear"),
+        ({"decision": "call", "reason": "too dear"}, "'pay' was denied: too dear"),
+        ({"approve": False}, "'pay' was denied: the user said no"),
+    ],
+)
+@pytest.mark.parametrize("mode", ERAS)
+async def test_accepting_the_form_allows_what_it_shows_unless_a_refusal_is_chosen(
+    open_client, mode, content, printed: str
+) -> None:
+    async def answer(_: Any, params: types.ElicitRequestFormParams) -> types.ElicitResult:
+        return types.ElicitResult(action="accept", content=content)
+
+    code = (
+        "try:\n    print(*await asyncio.gather(*(pay(n=n) for n in range(3))))\n"
+        "except ToolError as error:\n    print(error)"
+    )
+    async with open_client(pay, policy=Policy(ask=["pay"]), mode=mode, elicitation_callback=answer) as client:
+        result = await run(client, code)
+
+    assert texts(result) == [f"[Script executed successfully]\n{printed}\n"]
 
 
 async def test_a_gather_is_asked_in_one_round_and_an_answer_for_some_calls_asks_again_for_the_rest(open_client) -> None:
@@ -71,7 +105,7 @@ async def test_a_gather_is_asked_in_one_round_and_an_answer_for_some_calls_asks_
         while isinstance(asked, types.InputRequiredResult):
             keys = list(asked.input_requests or {})
             rounds.append(len(keys))
-            content = {"approve": True, "covers": "tool", "calls": 5}
+            content = {"decision": "tool", "calls": 5}
             answers = {keys[0]: types.ElicitResult(action="accept", content=content)}
             asked = await client.session.call_tool(
                 "execute_program", code, input_responses=answers, request_state=asked.request_state,
@@ -169,7 +203,7 @@ def asking(bridge: FakeBridge, seconds_apart: float = 0.0) -> Any:
 
 async def answered(client: Client, arguments: Any, asked: Any) -> types.CallToolResult:
     assert isinstance(asked, types.InputRequiredResult)
-    yes = types.ElicitResult(action="accept", content={"approve": True})
+    yes = types.ElicitResult(action="accept", content={"decision": "call"})
     result = await client.session.call_tool(
         "execute_program",
         arguments if isinstance(arguments, dict) else {"code": arguments},

@@ -104,19 +104,25 @@ _SHOWN_ARGUMENTS_CHARACTERS: Final = 2_000
 _FORM: Final[dict[str, Any]] = {
     "type": "object",
     "properties": {
-        "approve": {"type": "boolean", "title": "Allow this call", "default": False},
-        "covers": {
+        "decision": {
             "type": "string",
-            "title": "Your answer is for",
-            "enum": ["call", "arguments", "tool"],
-            "enumNames": ["this call", "calls with these arguments", "this tool for the rest of this program"],
+            "title": "Your answer",
+            "enum": ["call", "arguments", "tool", "refuse", "refuse_tool"],
+            "enumNames": [
+                "allow this call",
+                "allow calls with these arguments",
+                "allow this tool for the rest of this program",
+                "refuse this call",
+                "refuse this tool for the rest of this program",
+            ],
             "default": "call",
         },
         "calls": {"type": "integer", "title": "For at most so many calls", "minimum": 1},
-        "reason": {"type": "string", "title": "Why not (the program reads it)"},
+        "reason": {"type": "string", "title": "Why not, if you refuse (the program reads it)"},
     },
-    "required": ["approve"],
 }
+"""Nothing in it is required: accepting it as it is shown allows the call."""
+_COVERS: Final[Mapping[str, Covers]] = {"arguments": "arguments", "tool": "tool", "refuse_tool": "tool"}
 _LAST: Final = (
     "\nThis is the last question that your client takes from this program: what your answer is not for is refused."
 )
@@ -134,18 +140,19 @@ def approval_form(call: Call, *, is_last: bool = False) -> types.ElicitRequestFo
 
 
 def decision_of(result: types.ElicitResult, *, by: str = "") -> Decision:
-    """Decision in an answer; anything but a clear yes is a no, for this call alone unless it says otherwise."""
+    """Decision in an answer: an accepted form allows the call, unless a refusal or a reason for one is in it."""
     if result.action != "accept":
         return Decision(approved=False, reason=f"the user answered {result.action!r}", by=by)
     content: Mapping[str, Any] = result.content or {}
-    # `always` is what the form asked in its earlier version.
-    covers: Covers = "tool" if content.get("always") is True or content.get("covers") == "tool" else "call"
-    covers = "arguments" if content.get("covers") == "arguments" else covers
+    # `approve`, `covers` and `always` are what the form asked in its earlier versions.
+    choice = content.get("decision") or ("tool" if content.get("always") is True else content.get("covers"))
+    is_refused = choice in ("refuse", "refuse_tool") or content.get("approve", True) is not True
+    reason = "" if content.get("approve") is True and not is_refused else str(content.get("reason") or "").strip()
+    reason = reason or ("the user said no" if is_refused else "")
+    covers = _COVERS.get(choice, "call") if isinstance(choice, str) else "call"
     calls = content.get("calls") if covers != "call" else None
     calls = calls if type(calls) is int and calls > 0 else None
-    is_approved = content.get("approve") is True
-    reason = "" if is_approved else str(content.get("reason") or "the user said no")
-    return Decision(approved=is_approved, reason=reason, covers=covers, calls=calls, by=by)
+    return Decision(approved=not reason, reason=reason, covers=covers, calls=calls, by=by)
 
 
 def can_elicit(capabilities: types.ClientCapabilities | None) -> bool:
