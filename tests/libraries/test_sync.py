@@ -64,7 +64,7 @@ with LibraryStore(Path(sys.argv[1])).staging() as folder:
     print(folder.name, flush=True)
     sys.stdin.readline()
 """
-SYNCED = "locked in toolfold.libraries.lock_file; restart running servers so that their programs can import it\n"
+SYNCED = "locked in toolfold.libraries.lock; restart running servers so that their programs can import it\n"
 PACKAGE = "must be a package name with an optional version, such as networkx==3.4.2"
 STAYS = "; the installed set stays in use\n"
 
@@ -90,7 +90,7 @@ def test_packages_are_locked_installed_and_imported_by_programs(cli: Cli, index:
             {"name": "zebra", "version": "2.0", "modules": ["zebra"]},
         ],
     )
-    lock = (tmp_path / "toolfold.libraries.lock_file").read_text()
+    lock = (tmp_path / "toolfold.libraries.lock").read_text()
     assert "file:" not in lock
     assert str(tmp_path) not in lock
 
@@ -158,14 +158,14 @@ def test_what_cannot_be_installed_is_one_line_and_the_old_set_stays(cli: Cli, in
     make_wheel(index, "zealous", requires=["stripes==2"])
     make_wheel(index, "stripes", "1")
     make_wheel(index, "stripes", "2")
-    before = (tmp_path / "toolfold.libraries.lock_file").read_text(), sets_on_disk(tmp_path)
+    before = (tmp_path / "toolfold.libraries.lock").read_text(), sets_on_disk(tmp_path)
 
     lines = []
     for packages in (["zebra", "nosuch"], ["zebra", "sourced"], ["zebra==9"], ["zebra", "picky", "zealous"]):
         write_config(tmp_path, *packages)
         code, out, error = cli("libraries", "sync")
         assert (code, out) == (2, "")
-        assert ((tmp_path / "toolfold.libraries.lock_file").read_text(), sets_on_disk(tmp_path)) == before
+        assert ((tmp_path / "toolfold.libraries.lock").read_text(), sets_on_disk(tmp_path)) == before
         lines.append(error.removeprefix("toolfold: libraries, set 'main': ").removesuffix(STAYS))
 
     assert lines[:3] == [
@@ -219,12 +219,12 @@ def test_a_lock_that_no_sync_wrote_is_one_clear_line(
     write_config(tmp_path, "zebra")
     wheel = {"name": "zebra", "version": "1.0", "file": "zebra-1.0-py3-none-any.whl", "sha256": HASH, **change}
     sets = {"main": {machine: {"packages": ["zebra"], "wheels": [wheel]}}}
-    (tmp_path / "toolfold.libraries.lock_file").write_text(json.dumps({"version": 1, "sets": sets}))
+    (tmp_path / "toolfold.libraries.lock").write_text(json.dumps({"version": 1, "sets": sets}))
 
     done = cli("libraries", "sync")
 
     advice = "remove it and run 'toolfold libraries sync'"
-    line = f"toolfold: toolfold.libraries.lock_file is not a lock file (set 'main': {reason}); {advice}\n"
+    line = f"toolfold: toolfold.libraries.lock is not a lock file (set 'main': {reason}); {advice}\n"
     assert (done, sets_on_disk(tmp_path)) == ((2, "", line), [])
 
 
@@ -239,10 +239,10 @@ def test_a_lock_that_no_sync_wrote_is_one_clear_line(
 )
 def test_a_lock_that_cannot_be_read_is_one_clear_line(text: str, reason: str, cli: Cli, tmp_path: Path) -> None:
     write_config(tmp_path, "zebra")
-    (tmp_path / "toolfold.libraries.lock_file").write_text(text)
+    (tmp_path / "toolfold.libraries.lock").write_text(text)
 
     advice = "remove it and run 'toolfold libraries sync'"
-    line = f"toolfold: toolfold.libraries.lock_file is not a lock file ({reason}); {advice}\n"
+    line = f"toolfold: toolfold.libraries.lock is not a lock file ({reason}); {advice}\n"
     assert cli("libraries", "sync") == (2, "", line)
 
 

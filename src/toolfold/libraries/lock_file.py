@@ -73,7 +73,7 @@ def normal_name(name: str) -> str:
 
 
 def lock_path(config: Path) -> Path:
-    """`toolfold.libraries.lock_file` for `toolfold.yaml`."""
+    """`toolfold.libraries.lock` for `toolfold.yaml`."""
     return config.with_name(f"{config.stem}.libraries.lock")
 
 

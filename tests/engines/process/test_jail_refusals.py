@@ -20,19 +20,19 @@ ADVICE = (
 # A seccomp filter as containers have it: `unshare` is refused, all else is allowed.
 REFUSE_UNSHARE = """
 import struct
-from toolfold_guest.jail import kernel, lockdown
-code = [(0x20, 0, 0, 0), (0x15, 0, 1, kernel.MACHINE.setup["unshare"]), (6, 0, 0, 0x50001), (6, 0, 0, 0x7FFF0000)]
-kernel.no_new_privileges()
+from toolfold_guest.jail import kernel_calls, lockdown
+code = [(0x20, 0, 0, 0), (0x15, 0, 1, kernel_calls.MACHINE.setup["unshare"]), (6, 0, 0, 0x50001), (6, 0, 0, 0x7FFF0000)]
+kernel_calls.no_new_privileges()
 lockdown.load_filter(b"".join(struct.pack("=HBBI", *one) for one in code))
 """
 # A limit as an administrator sets it, in a user namespace of the test's own.
 REFUSE_USER_NAMESPACES = """
 import os
-from toolfold_guest.jail import kernel
+from toolfold_guest.jail import kernel_calls
 user, group = os.getuid(), os.getgid()
-kernel.unshare(kernel.NEWUSER)
-kernel.open_proc()
-kernel.map_ids(user, group, inside=0)
+kernel_calls.unshare(kernel_calls.NEWUSER)
+kernel_calls.open_proc()
+kernel_calls.map_ids(user, group, inside=0)
 open("/proc/sys/user/max_user_namespaces", "w").write("0")
 """
 RUN = """
@@ -97,7 +97,7 @@ def test_without_user_namespaces_the_weaker_tier_runs_when_it_is_asked_for(befor
 
 def test_a_host_name_that_is_refused_is_told_like_a_namespace() -> None:
     number = {"x86_64": 170, "aarch64": 161}[os.uname().machine]
-    before = REFUSE_UNSHARE.replace('kernel.MACHINE.setup["unshare"]', str(number))
+    before = REFUSE_UNSHARE.replace('kernel_calls.MACHINE.setup["unshare"]', str(number))
     expected = f"refused: cannot isolate here: a host name is refused (Operation not permitted); {ADVICE}"
 
     assert run(before, "namespace") == expected

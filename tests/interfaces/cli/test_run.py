@@ -270,9 +270,9 @@ def test_a_tool_that_never_comes_back_does_not_hold_the_command(cli: Cli) -> Non
 # As containers have it: a seccomp filter that refuses `unshare` and allows all else, then the command.
 DENIED = """
 import os, struct, sys
-from toolfold_guest.jail import kernel, lockdown
-code = [(0x20, 0, 0, 0), (0x15, 0, 1, kernel.MACHINE.setup["unshare"]), (6, 0, 0, 0x50001), (6, 0, 0, 0x7FFF0000)]
-kernel.no_new_privileges()
+from toolfold_guest.jail import kernel_calls, lockdown
+code = [(0x20, 0, 0, 0), (0x15, 0, 1, kernel_calls.MACHINE.setup["unshare"]), (6, 0, 0, 0x50001), (6, 0, 0, 0x7FFF0000)]
+kernel_calls.no_new_privileges()
 lockdown.load_filter(b"".join(struct.pack("=HBBI", *one) for one in code))
 os.execv(sys.argv[1], sys.argv[1:])
 """
