@@ -130,7 +130,7 @@ class Namespace:
     def _paged(self, tool: Callable[..., Any], name: str, facts: ToolFacts) -> Callable[..., Any]:
         if NEXT_PAGE in facts.parameters:
             ways = functools.partial(self.awaitable, name), functools.partial(self.blocking, name)
-            tool.pages = functools.partial(Pages, ways)  # type: ignore[attr-defined]
+            tool.pages = functools.partial(Pages, name, ways)  # type: ignore[attr-defined]
         return tool
 
     def _facts(self, name: str) -> tuple[int, ToolFacts]:
@@ -261,34 +261,56 @@ def lenient_loads(text: Any, *args: Any, **kwargs: Any) -> Any:
 
 NEXT_PAGE = "next_query"
 """The argument of tools that answer page by page: what their reply, asked for with `with_response`, calls `next`."""
+MOST_PAGES = 100
 
 
 class Pages:
     """For `async for` and for `for`; each page is read when it is asked for.
 
-    `ways` make the tool as a function to await, and as one that waits.
+    `ways` make the tool as a function to await, and as one that waits. Raises `ToolError` where there is more that it
+    does not read, unless `max_pages` says so.
     """
 
     def __init__(
-        self, ways: tuple[Callable[[], Any], Callable[[], Any]], /, *args: Any, max_pages: int = 100, **kwargs: Any
+        self,
+        name: str,
+        ways: tuple[Callable[[], Any], Callable[[], Any]],
+        /,
+        *args: Any,
+        max_pages: int | None = None,
+        **kwargs: Any,
     ) -> None:
+        self._name = name
         self._awaitable, self._blocking = ways
         self._args, self._kwargs, self._max_pages = args, kwargs, max_pages
 
     async def __aiter__(self) -> AsyncIterator[Any]:
         call, following = self._awaitable(), dict[str, str]()
-        for _ in range(self._max_pages):
+        for number in self._numbers():
             reply = await call(*self._args, **self._kwargs, **following, with_response=True)
-            yield reply["body"]
-            if not reply["next"]:
+            if reply["status"] < 400:  # else it was a guess, past the last page
+                yield reply["body"]
+            following = {NEXT_PAGE: self._next(reply, number)}
+            if not following[NEXT_PAGE]:
                 return
-            following = {NEXT_PAGE: reply["next"]}
 
     def __iter__(self) -> Iterator[Any]:
         call, following = self._blocking(), dict[str, str]()
-        for _ in range(self._max_pages):
+        for number in self._numbers():
             reply = call(*self._args, **self._kwargs, **following, with_response=True)
-            yield reply["body"]
-            if not reply["next"]:
+            if reply["status"] < 400:
+                yield reply["body"]
+            following = {NEXT_PAGE: self._next(reply, number)}
+            if not following[NEXT_PAGE]:
                 return
-            following = {NEXT_PAGE: reply["next"]}
+
+    def _numbers(self) -> Iterator[int]:
+        yield from range(1, 1 + (MOST_PAGES if self._max_pages is None else self._max_pages))
+        if self._max_pages is None:
+            raise ToolError(f"{self._name}.pages() has read {MOST_PAGES} pages, and there are more; pass max_pages=...")
+
+    def _next(self, reply: Any, number: int) -> str:
+        unread = reply.get("unread")
+        if unread and number != self._max_pages:
+            raise ToolError(f"{self._name}.pages() cannot read everything: {unread}")
+        return reply["next"] or ""

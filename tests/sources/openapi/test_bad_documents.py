@@ -59,6 +59,13 @@ def merging(levels):
     return "\n".join([*lines, "paths: {}"])
 
 
+def odd(**words):
+    """As text, with values that no writer of JSON writes."""
+    schema = ", ".join(f'"{word}": {value}' for word, value in words.items())
+    parameters = '[{"name": "q", "in": "query", "schema": {' + schema + "}}]"
+    return '{"openapi": "3.0.0", "paths": {"/a": {"get": {"operationId": "add", "parameters": ' + parameters + "}}}}"
+
+
 IN_PART = "the schema of 'shop_add' is used only in part: it is too large with its references resolved"
 CASES = {
     "circular references": (of_schema(ref("A"), A={"allOf": [ref("B")]}, B={"allOf": [ref("A")]}), "1 tools", []),
@@ -120,7 +127,22 @@ CASES = {
         ["API 'shop': POST /__import__ is named 'post_import': 'import' is the name of another operation",
          "API 'shop': POST /é is named 'post': 'post' is the name of another operation"],
     ),
-    "a large number": ('{"openapi": "3.0.0", "x": 1e999999999, "paths": {}}', "API 'shop': is not JSON: Number out of range - at `$[...]`", []),
+    "a large number": (odd(maximum="1e999999999"), "1 tools", []),
+    "a number of more than 64 bits": (odd(maximum="18446744073709552000"), "1 tools", []),
+    "a negative number of more than 64 bits": (odd(default="-18446744073709552000", enum="[1, 99999999999999999999999]"), "1 tools", []),
+    "a number of 500 digits": (odd(maximum="9" * 500), "1 tools", []),
+    "a number of 5,000 digits": (odd(maximum="9" * 5_000), "1 tools", []),
+    "no number": (odd(maximum="NaN", minimum="-Infinity"), "1 tools", []),
+    "half a surrogate pair": (odd(description='"\\ud800"'), "1 tools", []),
+    "odd numbers in YAML": (
+        "openapi: 3.0.0\npaths: {/a: {get: {parameters: [{name: q, in: query, schema: {maximum: "
+        + "9" * 5_000 + ", minimum: 1e999, default: 18446744073709552000}}]}}}",
+        "1 tools",
+        [],
+    ),
+    "a tag that does not fit": (
+        "openapi: 3.0.0\nx: !!float many\npaths: {}", "API 'shop': is not YAML: it has a tag that its value does not fit", []
+    ),
     "a long name": (document({"/" + "a" * 100_000: {"get": {"responses": OK}}}), "1 tools", []),
 }  # fmt: skip
 

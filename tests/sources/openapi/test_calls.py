@@ -1,4 +1,5 @@
 import asyncio
+import itertools
 import json
 from http import HTTPStatus
 from urllib.parse import parse_qs, urlsplit
@@ -277,10 +278,13 @@ def test_pages_are_followed_by_a_program_to_the_last(tmp_path, parameter, pages)
 
 def test_pages_end_where_the_program_says(tmp_path):
     paths = {"/l": {"get": {**PAGED["get"], "parameters": [{"name": "page", "in": "query", "schema": {}}]}}}
-    forever = Answer(body=b"[1]", headers={"Link": '<?page=2>; rel="next"'})
+    numbers = itertools.count(2)
     program = "print(len([page for page in api_list.pages(max_pages=3)]))"
 
-    with Serving(lambda _: forever) as server:
+    def answer(_):
+        return Answer(body=b"[1]", headers={"Link": f'<?page={next(numbers)}>; rel="next"'})
+
+    with Serving(answer) as server:
         outcome = toolfold.run_sync(program, tools=api(tmp_path, server, paths))
 
     assert (outcome.status, outcome.stdout, len(outcome.calls)) == ("finished", "3\n", 3)

@@ -67,7 +67,7 @@ def test_operations_become_tools_with_names_annotations_and_schemas(tmp_path):
             "id": {"type": "integer"},
             "with_response": {
                 "type": "boolean",
-                "description": "Return {status, headers, body, next} instead of the body alone.",
+                "description": "Return {status, headers, body, next, unread} instead of the body alone.",
             },
         },
         "required": ["id"],

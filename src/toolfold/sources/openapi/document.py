@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import hashlib
+import json
 import logging
+import math
 import os
 import re
 from collections.abc import Mapping
@@ -40,6 +42,7 @@ MAX_VALUES: Final = 5_000_000
 MAX_MERGED: Final = 1_000_000
 """Limit of keys in YAML, those that are merged into others counted again."""
 MAX_DEPTH: Final = 200
+_MOST_DIGITS: Final = 1_000
 
 
 def read_document(data: bytes) -> dict[str, Json]:
@@ -67,8 +70,23 @@ def _parse(data: bytes) -> Json:
     except RecursionError:
         raise UsageError("is nested too deeply") from None
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise UsageError(f"is not JSON: {str(error).partition(chr(10))[0]}") from None
+        return _from_odd_json(data, f"is not JSON: {str(error).partition(chr(10))[0]}")
     return _from_yaml(data)
+
+
+def _from_odd_json(data: bytes, complaint: str) -> Json:
+    """JSON with numbers and characters that have no standard form (`1e999`, `NaN`, half a surrogate pair)."""
+    try:
+        value = json.loads(data, parse_int=_integer)
+        return storable_value(value)
+    except RecursionError:
+        raise UsageError("is nested too deeply") from None
+    except (ValueError, UnicodeDecodeError):
+        raise UsageError(complaint) from None
+
+
+def _integer(digits: str) -> int | None:
+    return int(digits) if len(digits) < _MOST_DIGITS else None
 
 
 def _from_yaml(data: bytes) -> Json:
@@ -79,7 +97,7 @@ def _from_yaml(data: bytes) -> Json:
         # A safe loader, with fewer types still.
         value = yaml.load(data, Loader=_Loader)  # noqa: S506
         _check_size(value)
-        return _with_text_keys(value, {})
+        return storable_value(value)
     except yaml.MarkedYAMLError as error:
         line = f" in line {error.problem_mark.line + 1}" if error.problem_mark else ""
         raise UsageError(f"is not YAML{line}: {' '.join(str(error.problem or error.context).split())}") from None
@@ -87,6 +105,11 @@ def _from_yaml(data: bytes) -> Json:
         raise UsageError("is not YAML: it holds characters that YAML does not allow") from None
     except RecursionError:
         raise UsageError("is nested too deeply") from None
+    except UsageError:
+        raise
+    # Constructors of explicit tags, such as `!!float x`, raise whatever the conversion raises.
+    except Exception:  # noqa: BLE001
+        raise UsageError("is not YAML: it has a tag that its value does not fit") from None
 
 
 class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]  # chosen at run time
@@ -106,7 +129,7 @@ class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[mi
 
 for _tag, _pattern, _first in (
     ("bool", r"true|True|TRUE|false|False|FALSE", "tTfF"),
-    ("int", r"[-+]?[0-9]+", "-+0123456789"),
+    ("int", r"[-+]?[0-9]{1,999}", "-+0123456789"),
     ("float", r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?", "-+.0123456789"),
     ("null", r"~|null|Null|NULL|", "~nN\0"),
     ("merge", r"<<", "<"),
@@ -150,25 +173,52 @@ def _check_size(root: Any) -> None:
         stack.extend((child, False) for child in children if isinstance(child, dict | list))
 
 
+def pack(value: Json) -> bytes:
+    """A part of a document as it is stored; what has no such form is approximated or left out."""
+    try:
+        return msgspec.msgpack.encode(value)
+    except (OverflowError, UnicodeEncodeError):
+        return msgspec.msgpack.encode(storable_value(value))
+
+
 # Any: the same.
-def _with_text_keys(value: Any, copies: dict[int, Any], depth: int = 0) -> Any:
-    """Make all keys text: statuses such as 200 are numbers in YAML. Shared parts stay shared."""
+def storable_value(value: Any) -> Any:
+    """The value with text as keys, for statuses such as 200 are numbers in YAML, and without odd numbers and text."""
+    return _storable(value, {}, 0)
+
+
+# Any: the same.
+def _storable(value: Any, copies: dict[int, Any], depth: int) -> Any:
+    """Shared parts stay shared."""
     if depth > MAX_DEPTH:
         raise RecursionError
     if not isinstance(value, dict | list):
-        return value
+        return _storable_scalar(value)
     if id(value) not in copies:
         if isinstance(value, dict):
-            copies[id(value)] = {_key(key): _with_text_keys(item, copies, depth + 1) for key, item in value.items()}
+            items = {_key(key): _storable(item, copies, depth + 1) for key, item in value.items()}
+            copies[id(value)] = items
         else:
-            copies[id(value)] = [_with_text_keys(item, copies, depth + 1) for item in value]
+            copies[id(value)] = [_storable(item, copies, depth + 1) for item in value]
     return copies[id(value)]
+
+
+def _storable_scalar(value: object) -> Json:
+    if value is None or isinstance(value, bool):
+        return value
+    if isinstance(value, int | float):
+        if isinstance(value, int) and -(2**63) <= value < 2**64:
+            return value
+        with contextlib.suppress(OverflowError):
+            return float(value) if math.isfinite(value) else None
+        return None
+    return str(value).encode("utf-8", "replace").decode()
 
 
 def _key(key: object) -> str:
     if isinstance(key, bool):
         return str(key).lower()
-    return "null" if key is None else str(key)
+    return "null" if key is None else str(_storable_scalar(str(key)))
 
 
 # ----------------------------------------------------------------------------------------------------
@@ -199,15 +249,18 @@ class References:
 
     def pack_schemas(self) -> dict[str, bytes]:
         """Targets of the references of schemas, each packed on its own."""
-        encode = msgspec.msgpack.Encoder().encode
         components = self.resolve(self._document.get("components")) or {}
         definitions = components.get("schemas") if isinstance(components, Mapping) else None
         schemas = definitions.items() if isinstance(definitions, Mapping) else ()
-        packed = {f"{_SCHEMAS}{name}": encode(schema) for name, schema in schemas}
+        targets = {f"{_SCHEMAS}{name}": schema for name, schema in schemas}
         for match in set(_ELSEWHERE.findall(msgspec.json.encode(self._document))):
             reference = match.decode()
             if "\\" not in reference and (target := self.lookup(reference)) is not None:
-                packed[reference] = encode(target)
+                targets[reference] = target
+        packed: dict[str, bytes] = {}
+        for reference, target in targets.items():
+            with contextlib.suppress(RecursionError):  # too deep: then it allows anything
+                packed[reference] = pack(target)
         return packed
 
     def remote_references(self) -> list[str]:

@@ -8,7 +8,7 @@ from typing import Final, Literal, TypeAlias
 
 import msgspec
 
-VERSION: Final = 1
+VERSION: Final = 2
 """Version of the form below; files of another are made anew."""
 
 Place: TypeAlias = Literal["path", "query", "header", "cookie", "body"]

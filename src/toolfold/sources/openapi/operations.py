@@ -12,7 +12,7 @@ import msgspec
 
 from toolfold.errors import UsageError
 from toolfold.models import Json
-from toolfold.sources.openapi.document import References
+from toolfold.sources.openapi.document import References, pack
 from toolfold.sources.openapi.operation_index import (
     METHODS,
     VERSION,
@@ -25,7 +25,7 @@ from toolfold.sources.openapi.operation_index import (
     name_from_path,
     operation_name,
 )
-from toolfold.sources.openapi.paging import is_paged
+from toolfold.sources.openapi.paging import is_paged, query_schemas
 from toolfold.sources.openapi.requests import ArgumentPlan, BodyPlan, body_plan
 from toolfold.sources.openapi.schemas import Conversion, ReferenceLookup, with_definitions
 from toolfold.sources.web.credentials import is_json, is_text, preferred_mime
@@ -123,12 +123,10 @@ NEXT_QUERY: Final = "next_query"
 _OWN: Final[Mapping[str, Json]] = {
     WITH_RESPONSE: {
         "type": "boolean",
-        "description": "Return {status, headers, body, next} instead of the body alone.",
+        "description": "Return {status, headers, body, next, unread} instead of the body alone.",
     },
     NEXT_QUERY: {"type": "string", "description": "`next` of the page before."},
 }
-
-_encode: Final = msgspec.msgpack.Encoder().encode
 
 
 def read_operations(document: Mapping[str, Json]) -> ApiIndex:
@@ -227,6 +225,9 @@ def _read_operation(entry: _PathOperation, references: References, warnings: lis
         warnings.append(f"{entry.place} is left out: it is nested too deeply")
     except UsageError as error:
         warnings.append(f"{entry.place} is left out: {error}")
+    # A stranger's document has mistakes that nobody foresaw; each costs its operation, never the document.
+    except Exception as error:  # noqa: BLE001
+        warnings.append(f"{entry.place} is left out: it cannot be read: {type(error).__name__}: {error}")
     return None
 
 
@@ -236,7 +237,9 @@ def _operation(entry: _PathOperation, references: References) -> Operation:
     used_names = {argument.name for argument in parameters.arguments}
     body = body_plan(operation.get("requestBody"), references, convert, used_names)
     answer = success_response(operation.get("responses"), references)
-    paged = entry.method == "get" and is_paged({argument.wire for argument in parameters.arguments}, answer.has_link)
+    schemas = query_schemas(parameters.arguments, {"properties": parameters.properties})
+    reply_keys = _reply_keys(answer.schema, references)
+    paged = entry.method == "get" and is_paged(schemas, answer.has_link, reply_keys)
     return Operation(
         name=entry.name,
         method=entry.method,
@@ -248,9 +251,17 @@ def _operation(entry: _PathOperation, references: References) -> Operation:
         body=body.body,
         accept=answer.mime,
         server=first_server(operation.get("servers") or entry.shared.get("servers")),
-        input_schema=_encode(_input_schema(parameters, body, convert, paged=paged)),
-        output_schema=b"" if answer.schema is None else _encode(answer.schema),
+        input_schema=pack(_input_schema(parameters, body, convert, paged=paged)),
+        output_schema=b"" if answer.schema is None else pack(answer.schema),
     )
+
+
+def _reply_keys(source: Json, references: References) -> set[str]:
+    schema = references.resolve(source)
+    branches = schema.get("allOf") if isinstance(schema, Mapping) else None
+    parts = [schema, *map(references.resolve, branches if isinstance(branches, list) else ())]
+    properties = (part.get("properties") for part in parts if isinstance(part, Mapping))
+    return {name for keys in properties if isinstance(keys, Mapping) for name in keys}
 
 
 def _input_schema(parameters: ArgumentPlan, body: BodyPlan, convert: Conversion, *, paged: bool) -> dict[str, Json]:
@@ -370,5 +381,6 @@ def output_schema(packed: bytes, lookup: ReferenceLookup) -> Mapping[str, Json]:
     """Schema of the reply; an empty one where it is nested too deeply."""
     try:
         return with_definitions(msgspec.msgpack.decode(packed), lookup, "output")
-    except RecursionError:
+    # As above: an unusable schema costs the type of one reply.
+    except Exception:  # noqa: BLE001
         return {}

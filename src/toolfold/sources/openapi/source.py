@@ -30,7 +30,7 @@ from toolfold.sources.openapi.operations import (
     output_schema,
     read_operations,
 )
-from toolfold.sources.openapi.paging import check_next, next_query
+from toolfold.sources.openapi.paging import Following, check_next, following_page, query_schemas, split_progress
 from toolfold.sources.openapi.requests import request_of
 from toolfold.sources.openapi.schemas import ReferenceLookup
 from toolfold.sources.web.client import MAX_BYTES, WebClient
@@ -47,6 +47,7 @@ _SECRET_HEADERS: Final = frozenset({"authorization", "cookie", "proxy-authorizat
 _MOST_ISSUED: Final = 1_000
 _MOST_ISSUED_CHARACTERS: Final = 8_000
 """Limits of the remembered pages of an operation that its API named; those need no check."""
+_NO_SUCH_PAGE: Final = frozenset({404, 416})
 _NO_HEADERS: Final[Mapping[str, str]] = {}
 
 
@@ -179,25 +180,31 @@ class ApiClient:
     def _call(self, operation: Operation, spec: ToolSpec) -> Callable[[Mapping[str, Any]], Awaitable[Any]]:
         server = self._server(operation) if operation.server else self._base_url
         issued_queries: deque[str] = deque(maxlen=_MOST_ISSUED)
+        schemas = partial(query_schemas, operation.arguments, spec.input_schema)
 
         async def call(arguments: Mapping[str, Any]) -> Any:
             own_names = {WITH_RESPONSE, NEXT_QUERY} - {argument.name for argument in operation.arguments}
             options = {key: value for key, value in arguments.items() if key in own_names}
             request_arguments = {key: value for key, value in arguments.items() if key not in own_names}
             page_query = options.get(NEXT_QUERY) or ""
-            if page_query and page_query not in issued_queries:
+            sent_query, progress = split_progress(page_query)
+            if sent_query and sent_query not in issued_queries:
                 parts = argument_check(replace(spec, input_schema={**spec.input_schema, "required": []}))
-                check_next(page_query, operation.arguments, parts, tool=spec.name)
-            request = request_of(operation, request_arguments, server, tool=spec.name, next_query=page_query)
+                check_next(sent_query, operation.arguments, parts, tool=spec.name)
+            request = request_of(operation, request_arguments, server, tool=spec.name, next_query=sent_query)
             reply = await self._client.send(request)
+            headers = headers_of(reply)
+            if reply.status in _NO_SUCH_PAGE and "guess" in progress:
+                return {"status": reply.status, "headers": headers, "body": None, "next": None, "unread": None}
             body = await read_reply(reply, self._client.masker)
             if not options.get(WITH_RESPONSE):
                 return body
-            query = {argument.wire for argument in operation.arguments if argument.place == "query"}
-            next_page = next_query(reply.header("link"), body, query) if operation.method == "get" else None
-            if next_page is not None and len(next_page) < _MOST_ISSUED_CHARACTERS:
-                issued_queries.append(next_page)
-            return {"status": reply.status, "headers": headers_of(reply), "body": body, "next": next_page}
+            page = Following()
+            if operation.method == "get":
+                page = following_page(headers, body, urlsplit(request.url).query, page_query, schemas())
+            if page.query is not None and len(page.query) < _MOST_ISSUED_CHARACTERS:
+                issued_queries.append(split_progress(page.query)[0])
+            return {"status": reply.status, "headers": headers, "body": body, "next": page.query, "unread": page.unread}
 
         return call
 
