@@ -40,7 +40,7 @@ demo: $(lean_stamp) ## run a program that folds many tool calls into one; sets u
 demo-console: $(console_stamp) ## a console with demo programs that run, wait for you and fail; ARGS="--port 0" picks a free port
 	@$(python) -m examples.console $(ARGS)
 
-test: $(or $(NAME:%=test.%),check types tests docs test.notebook test.console test.librechat test.servers test.ray-part) ## everything that CI runs; the last six need packages from Debian, npm and PyPI, or say NOT RUN; NAME=hold runs one suite
+test: $(or $(NAME:%=test.%),check types tests docs test.tutorial test.notebook test.console test.librechat test.servers test.ray-part) ## everything that CI runs; the last seven need packages from Debian, npm and PyPI, or say NOT RUN; NAME=hold runs one suite
 
 tests: $(stamp) ## the tests alone; ARGS="-k name" picks some, WORKERS=0 runs them in one process
 	@$(python) -m tests.again -q --numprocesses $(WORKERS) --dist loadfile $(ARGS)
@@ -63,7 +63,7 @@ docs_setup = test $(docs_stamp) -nt requirements/docs.txt || { echo "setting up 
 	  $(PYTHON) -m venv --clear $(docs_venv) \
 	  && $(docs_venv)/bin/python -m pip install -qq --disable-pip-version-check -r requirements/docs.txt && touch $(docs_stamp); }
 
-docs: ## the documentation as a site in build/site; every link is checked
+docs: ## the documentation as a site in build/site; every link and code block is checked
 	@if $(docs_setup); then \
 	  NO_MKDOCS_2_WARNING=1 $(docs_venv)/bin/python -m mkdocs build --strict > $(docs_venv)/.log 2>&1 \
 	    && echo "docs: $$(find build/site -name '*.html' | wc -l) pages in build/site, every link holds" \
@@ -235,6 +235,9 @@ test.rewards: $(stamp)
 
 test.servers: $(stamp)
 	@$(python) -m tests.servers
+
+test.tutorial: $(stamp) docs
+	@PYTHONPATH=src $(python) -m tests.tutorial build/site/tutorial.html
 
 test.typescript-long: $(stamp)
 	@if sh tests/clients/fetch.sh build/clients/typescript @modelcontextprotocol/sdk@1.29.0; then \

@@ -15,11 +15,13 @@ import sys
 from dataclasses import dataclass, fields
 from itertools import zip_longest
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from inline_snapshot import snapshot
 
 import toolfold
+from design.site import BLOCK, block_for_site, on_page_content
 from examples.demo.tools import get_budget, list_people
 from examples.demo.tools import get_expenses as get_demo_expenses
 
@@ -178,6 +180,7 @@ async def test_a_program_in_the_docs_prints_what_the_page_says(example: Example)
 @pytest.mark.long
 def test_commands_in_the_docs_print_what_the_page_says(page: Path, tmp_path: Path) -> None:
     examples = examples_of(page)
+    (tmp_path / ".venv").symlink_to(sys.prefix)
     for example in examples:
         if name := re.search(r"file=(\S+)", example.kind):
             (tmp_path / name[1]).write_text(example.text, encoding="utf-8")
@@ -236,6 +239,33 @@ def test_the_limits_in_the_docs_are_the_defaults() -> None:
     table = "\n".join(f"| `{field.name}` | {field.default:,} |" for field in fields(toolfold.Limits))
 
     assert table in (ROOT / "docs/isolation.md").read_text(encoding="utf-8")
+
+
+def test_the_site_shows_every_block_as_code_and_names_its_file() -> None:
+    kinds = {example.kind for page in PAGES[2:] for example in examples_of(page)}
+
+    shown = {kind: BLOCK.sub(block_for_site, f"```{kind}\nx\n```\n").partition("\n")[0] for kind in kinds}
+
+    assert shown["python program file=worth.py"] == '```python title="worth.py"'
+    assert [line for line in shown.values() if not re.fullmatch(r'```[a-z]*( title="[a-z.]+")?', line)] == []
+
+
+@pytest.mark.parametrize(
+    ("markdown", "html", "warnings"),
+    [
+        ("```py\nx\n```\n", '<div class="highlight"><pre>x</pre></div>', []),
+        ("```py\nx\n```\n", "<p><code>py x</code></p>", ["docs/a.md: raw fence: 0 of 1 blocks are rendered"]),
+        ("```py\nx\n", "<p>```py\nx</p>", ["docs/a.md: raw fence: ```py"]),
+        ("````py\nx\n```\n", "<p><code>py x</code></p>", ["docs/a.md: raw fence: ````py"]),
+        ("> ~~~py k=1\n> x\n> ~~~\n", "<p>x</p>", ["docs/a.md: raw fence: > ~~~py k=1"]),
+    ],
+)
+def test_the_site_is_not_built_with_a_raw_fence(
+    markdown: str, html: str, warnings: list[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    page = SimpleNamespace(markdown=markdown, file=SimpleNamespace(src_path="a.md"))
+
+    assert (on_page_content(html, page), caplog.messages) == (html, warnings)
 
 
 def test_every_link_in_the_docs_leads_to_a_file_of_the_repository() -> None:

@@ -1,11 +1,16 @@
 import importlib
 import pkgutil
+import sys
+import tomllib
+from pathlib import Path
 
 import pytest
 
 import toolfold
 from toolfold import errors
 from toolfold.errors import ToolfoldError, entry_for
+
+ROOT = Path(__file__).parents[1]
 
 
 def tree(kind: type[ToolfoldError]) -> set[type[ToolfoldError]]:
@@ -54,3 +59,33 @@ def test_a_subclass_of_somebody_else_takes_the_entry_of_its_nearest_parent() -> 
     assert [entry_for(kind("x"), table) for kind in (Own, errors.ToolNotFound, errors.SealBroken, errors.Fenced)] == [
         "no", "tool", "usage", "root",
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("file", "text", "command"),
+    [
+        ("pyvenv.cfg", "", "pip install 'toolfold[http]'"),
+        ("pipx_metadata.json", "{}", "pipx inject toolfold 'toolfold[http]'"),
+        ("uv-receipt.toml", '[tool]\nrequirements = [{ name = "toolfold" }]\n', "uv tool install 'toolfold[http]'"),
+        (
+            "uv-receipt.toml",
+            '[tool]\nrequirements = [\n    { name = "toolfold", extras = ["redis", "mcp"] },\n'
+            '    { name = "tabulate", specifier = ">=0.9" },\n    { name = "tqdm" },\n]\n'
+            'entrypoints = [\n    { name = "toolfold", from = "toolfold" },\n]\n',
+            "uv tool install --with 'tabulate>=0.9' --with 'tqdm' 'toolfold[http,mcp,redis]'",
+        ),
+    ],
+)
+def test_a_missing_extra_names_the_command_of_the_installer(
+    file: str, text: str, command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / file).write_text(text)
+    monkeypatch.setattr(sys, "prefix", str(tmp_path))
+
+    assert errors.install_extra("http") == f"install the extra 'http' of toolfold: {command}"
+
+
+def test_the_extra_all_has_every_extra_but_the_largest_two() -> None:
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+
+    assert extras["all"] == [f"toolfold[{','.join(sorted(set(extras) - {'all', 'dev', 'fastembed', 'ray'}))}]"]

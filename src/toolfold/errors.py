@@ -25,7 +25,11 @@ Each interface says in one table what becomes of each class, and looks it up wit
 class is added here and missing there, or written anywhere else.
 """
 
+import re
+import sys
 from collections.abc import Callable, Mapping
+from importlib.util import find_spec
+from pathlib import Path
 from typing import ClassVar, TypeVar
 
 __all__ = [
@@ -195,8 +199,21 @@ class LedgerFailed(ToolfoldError):
 
 
 def install_extra(name: str) -> str:
-    """How to install a missing extra; valid for a clone and for a package index."""
-    return f"install the extra {name!r} of toolfold, in a clone with: pip install '.[{name}]'"
+    """How to install a missing extra: with pipx, as a tool of uv, or in the environment that has toolfold."""
+    extras, command = [name], "pip install" if find_spec("pip") else "uv pip install"
+    receipt = Path(sys.prefix, "uv-receipt.toml")
+    if Path(sys.prefix, "pipx_metadata.json").is_file():
+        command = "pipx inject toolfold"
+    elif receipt.is_file():
+        # uv installs what the newest command names and removes the rest, so it names the earlier extras again.
+        text = receipt.read_text(encoding="utf-8")
+        more = re.findall(
+            r'name = "(?!toolfold")([^"]+)"(?:, specifier = "([^"]*)")?', text.partition("entrypoints")[0]
+        )
+        command = " ".join(["uv tool install", *(f"--with '{package}{version}'" for package, version in more)])
+        if previous := re.search(r'name = "toolfold", extras = \[([^\]]*)\]', text):
+            extras = sorted({name, *re.findall(r'"([^"]+)"', previous[1])})
+    return f"install the extra {name!r} of toolfold: {command} 'toolfold[{','.join(extras)}]'"
 
 
 def entry_for(error: ToolfoldError, table: Mapping[type[ToolfoldError], _Entry]) -> _Entry:

@@ -194,7 +194,7 @@ async def test_without_the_package_the_error_says_what_to_install(monkeypatch: p
         await MontyEngine().__aenter__()
 
     assert str(refusal.value) == (
-        "the monty engine is not installed; install the extra 'monty' of toolfold, in a clone with: pip install '.[monty]'"
+        "the monty engine is not installed; install the extra 'monty' of toolfold: pip install 'toolfold[monty]'"
     )
 
 

@@ -92,7 +92,7 @@ except Exception as error:
 
     assert done.stdout == (
         "'agent' failed: agent tools need the package 'a2a-sdk'; "
-        "install the extra 'a2a' of toolfold, in a clone with: pip install '.[a2a]'\n"
+        "install the extra 'a2a' of toolfold: pip install 'toolfold[a2a]'\n"
     )
 
 

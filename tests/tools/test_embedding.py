@@ -160,7 +160,7 @@ def test_a_config_names_fastembed_and_its_model(
             "fastembed",
             snapshot(
                 "toolfold.yaml:2: tools.embedder: 'fastembed' is not installed; "
-                "install the extra 'fastembed' of toolfold, in a clone with: pip install '.[fastembed]'"
+                "install the extra 'fastembed' of toolfold: pip install 'toolfold[fastembed]'"
             ),
         ),
         (

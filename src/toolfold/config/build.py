@@ -131,9 +131,8 @@ def bridge_servers(config: Config) -> list[Server]:
     from toolfold.sources.mcp.server_definition import OAuth, Server  # noqa: PLC0415
 
     def make_server(server: ServerConfig) -> Server:
+        server = server.resolve_paths(config.folder)
         options = server.model_dump(include=set(Server.__dataclass_fields__) & set(ServerConfig.model_fields))
-        if server.cwd is not None:
-            options["cwd"] = str(config.folder / server.cwd)
         # Who brings credentials of its own is not sent to sign in.
         has_credentials = any(name.lower() == "authorization" for name in server.headers)
         auth = OAuth() if server.transport != "stdio" and not has_credentials else None

@@ -76,9 +76,9 @@ class ServerConfig(Section):
     transport: Transport = "stdio"
     """By default stdio if `command` is set, http if `url` is set."""
     command: Text | None = None
-    """stdio: the command to start."""
+    """stdio: the command to start; with a slash, a path relative to the config's folder."""
     args: tuple[str, ...] = ()
-    """stdio: its arguments."""
+    """stdio: its arguments; paths in them are relative to `cwd`."""
     env: Mapping[str, str] = Field(default_factory=dict, repr=False)
     """stdio: environment variables, in addition to the inherited ones."""
     env_file: Text | None = None
@@ -86,7 +86,7 @@ class ServerConfig(Section):
     inherit_env: bool = True
     """stdio: inherit the environment, except `TOOLFOLD_*` and variables of this file; if false, only PATH, HOME etc."""
     cwd: Text | None = None
-    """stdio: the working directory, relative to the config's folder."""
+    """stdio: the working directory, relative to the config's folder. Default: that folder."""
     url: Url | None = None
     """sse, http: the server's URL."""
     headers: Mapping[str, str] = Field(default_factory=dict, repr=False)
@@ -124,6 +124,13 @@ class ServerConfig(Section):
         check_texts("env", (text for pair in self.env.items() for text in pair))
         check_texts("headers", (text for pair in self.headers.items() for text in pair), is_one_line=True)
         return self
+
+    def resolve_paths(self, folder: Path) -> ServerConfig:
+        """Copy with a command and a working directory that are valid wherever the client was started."""
+        if self.command is None:
+            return self
+        command = str(folder / self.command) if "/" in self.command else self.command
+        return self.model_copy(update={"command": command, "cwd": str(folder / (self.cwd or ""))})
 
 
 class CommandConfig(Section):

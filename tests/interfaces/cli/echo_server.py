@@ -17,6 +17,7 @@ def answer(request):
         case "tools/call":
             told = {
                 "args": sys.argv[1:],
+                **({"cwd": os.getcwd()} if "--cwd" in sys.argv else {}),
                 "env": {name: os.environ[name] for name in os.environ if name.startswith("MCP_TEST_")},
             }
             return {"content": [{"type": "text", "text": json.dumps(told)}], "structuredContent": told}

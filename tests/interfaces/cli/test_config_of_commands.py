@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import sqlite3
 import sys
 from contextlib import closing
@@ -45,6 +46,50 @@ def test_a_program_calls_the_servers_and_the_other_tools_of_the_nearest_config(c
 
     assert (done.returncode, done.stdout, done.stderr.decode()) == (0, b"['--fast'] 12.5 ada\n", LEFT_OUT)
     assert (below.returncode, below.stdout) == (0, b"['--fast'] 12.5 ada\n")
+
+
+@pytest.mark.parametrize(
+    ("place", "definition", "cwd"),
+    [
+        ("its folder", "command: {python}, args: [-S, -E, server.py, --cwd]", ""),
+        ("a folder below", "command: {python}, args: [-S, -E, server.py, --cwd]", ""),
+        ("another folder", "command: {python}, args: [-S, -E, server.py, --cwd]", ""),
+        ("another folder", "command: ./serve, args: [--cwd]", ""),
+        ("a folder below", "command: sub/serve, args: [--cwd]", ""),
+        ("another folder", "command: sub/serve, args: [--cwd], cwd: sub", "sub"),
+        ("another folder", "command: {python}, args: [-S, -E, ../server.py, --cwd], cwd: ./sub/", "sub"),
+        ("another folder", "command: {python}, args: [-S, -E, server.py, --cwd], cwd: {folder}", ""),
+    ],
+)
+def test_paths_of_a_server_are_relative_to_the_config_wherever_the_command_is_started(
+    cli: Cli, folder: Path, tmp_path_factory: pytest.TempPathFactory, place: str, definition: str, cwd: str
+) -> None:
+    (folder / "sub").mkdir()
+    shutil.copy(ECHO, folder / "server.py")
+    for script in (folder / "serve", folder / "sub" / "serve"):
+        script.write_text(f'#!/bin/sh\nexec {sys.executable} -S -E {folder / "server.py"} "$@"\n')
+        script.chmod(0o755)
+    text = definition.replace("{python}", sys.executable).replace("{folder}", str(folder))
+    (folder / "toolfold.yaml").write_text(f"servers: [{{name: db, {text}}}]\n")
+    folders = {
+        "its folder": folder,
+        "a folder below": folder / "sub",
+        "another folder": tmp_path_factory.mktemp("other"),
+    }
+    os.chdir(folders[place])
+    config = ["--config", os.path.relpath(folder / "toolfold.yaml")] if place == "another folder" else []
+
+    done = cli("run", *config, "-", program="print((await mcp__db__started())['cwd'])")
+
+    assert (done.returncode, done.stdout.decode(), done.stderr.decode()) == (0, f"{folder / cwd}\n", "")
+
+
+def test_a_working_directory_that_is_not_there_is_named(cli: Cli, folder: Path) -> None:
+    (folder / "toolfold.yaml").write_text(f"servers: [{{name: db, command: {sys.executable}, cwd: nowhere}}]\n")
+
+    done = cli("run", "-", program="await mcp__db__started()")
+
+    assert done.stderr.decode().splitlines()[0] == f"toolfold: server 'db': no folder '{folder}/nowhere'; check cwd"
 
 
 def test_what_the_config_blocks_is_blocked_here_too(configured: Cli) -> None:

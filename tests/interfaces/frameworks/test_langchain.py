@@ -154,5 +154,5 @@ def test_without_langchain_the_error_says_what_to_install(name: str, monkeypatch
 
     assert str(error.value) == (
         "'langchain_core.tools' is not installed; "
-        "install the extra 'langchain' of toolfold, in a clone with: pip install '.[langchain]'"
+        "install the extra 'langchain' of toolfold: pip install 'toolfold[langchain]'"
     )

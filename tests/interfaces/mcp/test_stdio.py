@@ -1,7 +1,9 @@
 """`toolfold mcp` as a client starts it: an example over stdio, what is printed, how it ends."""
 
 import asyncio
+import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -39,6 +41,38 @@ async def test_the_example_runs_against_the_finance_server(mode) -> None:
         "MSFT: $65.6B → $62.0B → $59.1B → $56.5B\n"
         "GOOG: $96.5B → $88.3B → $85.0B → $80.5B\n"
     ]
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    ("file", "place"),
+    [
+        ("toolfold.yaml", "{project}"),
+        (".mcp.json", "{project}"),
+        (".cursor/mcp.json", "{project}"),
+        ("claude_desktop_config.json", "{current}"),
+    ],
+)
+async def test_a_server_starts_in_the_folder_of_its_config_or_project_not_in_the_clients(
+    tmp_path: Path, file: str, place: str
+) -> None:
+    project, current = tmp_path / "project", tmp_path / "current"
+    for folder in (project, current):
+        folder.mkdir()
+        shutil.copy(ROOT / "tests" / "interfaces" / "cli" / "echo_server.py", folder / "echo.py")
+    (project / file).parent.mkdir(exist_ok=True)
+    entry = {"command": sys.executable, "args": ["-S", "-E", "echo.py", "--cwd"]}
+    servers = {"servers": [{"name": "db", **entry}]} if file == "toolfold.yaml" else {"mcpServers": {"db": entry}}
+    (project / file).write_text(json.dumps(servers))
+    option = "--config" if file == "toolfold.yaml" else "--import"
+    parameters = StdioServerParameters(
+        command=COMMAND[0], args=[*COMMAND[1:], option, str(project / file)], env=environment(), cwd=current
+    )
+
+    async with Client(parameters) as client:
+        result = await run(client, "print((await mcp__db__started())['cwd'])")
+
+    assert texts(result) == [f"[Script executed successfully]\n{place.format(project=project, current=current)}\n"]
 
 
 @pytest.mark.long

@@ -47,6 +47,8 @@ _EXIT_SECONDS: Final = 2.0
 async def start_server(server: Server) -> AsyncIterator[ServerProcess]:
     """Start the server's process, which has ended when the block is left; `OSError` if it cannot be started."""
     assert server.command is not None
+    if server.cwd is not None and not _is_folder(server.cwd):
+        raise ConnectionError(f"no folder {server.cwd!r}; check cwd")
     loop = asyncio.get_running_loop()
     # A real file: a pipe that nobody reads blocks a server that logs much.
     with tempfile.TemporaryFile(mode="a+b", buffering=0) as stderr:
@@ -67,6 +69,10 @@ async def start_server(server: Server) -> AsyncIterator[ServerProcess]:
             # Shielded: a cancel in these seconds would leave the process behind.
             await asyncio.shield(process.end())
             transport.close()
+
+
+def _is_folder(path: str) -> bool:
+    return os.path.isdir(path)
 
 
 def environment(server: Server) -> dict[str, str]:

@@ -71,10 +71,19 @@ def read_config(path: Path | None, import_paths: list[Path]) -> Config:
     servers = {server.name: server for server in config.servers}
     left_out: dict[str, str] = {}
     for client_file in import_paths:
-        for server in import_servers(client_file, left_out=left_out):
-            servers.setdefault(server.name, server)
+        folder = _project_folder(client_file.absolute())
+        for server in import_servers(client_file, folder=folder, left_out=left_out):
+            servers.setdefault(server.name, server.resolve_paths(folder))
     left_out = {name: reason for name, reason in left_out.items() if name not in servers}
     return with_left_out(config.model_copy(update={"servers": tuple(servers.values())}), left_out)
+
+
+def _project_folder(client_file: Path) -> Path:
+    """The folder in which a client starts the servers of this file: its project's, else the current one."""
+    in_editor_folder = client_file.parent.name in (".cursor", ".vscode")
+    folder = client_file.parents[1] if in_editor_folder else client_file.parent
+    is_project = in_editor_folder or client_file.name == ".mcp.json"
+    return folder if is_project and folder != Path.home() else Path.cwd()
 
 
 def _modules(config: Config) -> list[Tool]:
