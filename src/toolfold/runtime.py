@@ -48,7 +48,7 @@ from toolfold.execution.start import ExecutionPlanner, RuntimeTools
 from toolfold.ledger import base
 from toolfold.models import Call, Limits, Outcome, Paused, ProgramOptions, Reply, StartOptions
 from toolfold.sessions import SessionLimits, Sessions
-from toolfold.sources.function_tools import as_tool
+from toolfold.sources.function_tools import as_approve, as_tool
 from toolfold.telemetry import usual_listeners
 from toolfold.tools.learned_replies import create_learning
 from toolfold.tools.policy import Policy
@@ -75,7 +75,7 @@ if TYPE_CHECKING:
     from toolfold.sessions import Session
     from toolfold.sessions.stores import FileStore
     from toolfold.tools.router import Router, Wrapper
-    from toolfold.tools.tool import Approve, Decision, Spent, Tool
+    from toolfold.tools.tool import ApproveCallback, Decision, Spent, Tool
 
 
 __all__ = ["Runtime", "RuntimeSettings"]
@@ -109,7 +109,7 @@ class Runtime(fork_safety.ProcessOwned):
         self, tools: Iterable[Tool | Callable[..., Any]] = (), *, engine: str | Engine | None = None,
         engine_options: Mapping[str, Any] | None = None, limits: Limits | None = None,
         ledger: Ledger | OwnedLedger | str | Path | None = None, policy: Policy | None = None,
-        approve: Approve | None = None, listeners: Sequence[Listener] | None = None,
+        approve: ApproveCallback | None = None, listeners: Sequence[Listener] | None = None,
         steps: Sequence[Wrapper] | None = None, session_files: FileStore | None = None, type_check: bool | None = None,
         settings: RuntimeSettings | None = None,
     ) -> None:  # fmt: skip
@@ -142,7 +142,11 @@ class Runtime(fork_safety.ProcessOwned):
             ledger=self._ledger,
             listeners=Listeners([*settings.listeners], usual_listeners(with_telemetry=settings.telemetry)),
             learning=learning,
-            context=CallContext(entry_name=settings.entry_name, approve=settings.approve, learned=learning.index),
+            context=CallContext(
+                entry_name=settings.entry_name,
+                approve=settings.approve and as_approve(settings.approve),
+                learned=learning.index,
+            ),
             interface=settings.interface,
         )
         self._checks = Checks(self._engine, with_types=settings.type_check)
@@ -426,7 +430,7 @@ class Runtime(fork_safety.ProcessOwned):
 def run_sync(
     text: str, tools: Iterable[Tool | Callable[..., Any]] = (), *, engine: str | Engine = "auto",
     engine_options: Mapping[str, Any] | None = None, limits: Limits | None = None,
-    ledger: Ledger | str | Path | None = None, policy: Policy | None = None, approve: Approve | None = None,
+    ledger: Ledger | str | Path | None = None, policy: Policy | None = None, approve: ApproveCallback | None = None,
     listeners: Sequence[Listener] = (), type_check: bool | None = None,
 ) -> Outcome:  # fmt: skip
     """Run one program from code that is not async; the keywords are those of `Runtime`.

@@ -10,6 +10,7 @@ from toolfold.runtime import Runtime, RuntimeSettings
 from toolfold.testing import Called, Ended, ScriptedEngine
 from toolfold.tools import Tool
 from toolfold.tools.policy import Policy
+from toolfold.tools.router import CallRequest, Handler
 from toolfold.tools.router_steps import Retry, wrappers
 
 
@@ -65,6 +66,63 @@ for id in ["x1", "x2", "x3", "x4", "x5", "x6", "c-1"]:
 
     unknown = [f"'customer' failed: no such customer: x{n}" for n in range(1, 7)]
     assert (first.stdout.splitlines(), second.stdout) == ([*unknown, "Ann"], "Ann\n")
+
+
+def raises(_tool: Tool, _rest: Handler) -> Handler:
+    raise KeyError("settings")
+
+
+def takes_a_request(request: CallRequest) -> Any:
+    return request
+
+
+async def is_async(_tool: Tool, rest: Handler) -> Handler:
+    return rest
+
+
+def returns_nothing(_tool: Tool, _rest: Handler) -> None:
+    return None
+
+
+def is_not_async_inside(_tool: Tool, _rest: Handler) -> Any:
+    return lambda _request: 7
+
+
+def raises_inside(_tool: Tool, _rest: Handler) -> Any:
+    async def serve(_request: CallRequest) -> Any:
+        raise LookupError("no quota")
+
+    return serve
+
+
+@pytest.mark.parametrize(
+    ("step", "error"),
+    [
+        (raises, "router step 'raises' failed: KeyError: no key 'settings'"),
+        (
+            takes_a_request,
+            "router step 'takes_a_request' failed: TypeError: takes_a_request() takes 1 positional argument but 2 were given",
+        ),
+        (is_async, "router step 'is_async' returned coroutine; return an async function of a request, or the rest"),
+        (
+            returns_nothing,
+            "router step 'returns_nothing' returned NoneType; return an async function of a request, or the rest",
+        ),
+        (is_not_async_inside, "object int can't be used in 'await' expression"),
+        (raises_inside, "no quota"),
+    ],
+)
+async def test_a_broken_router_step_is_an_error_in_the_program_and_hangs_nothing(step: Any, error: str) -> None:
+    def fetch() -> str:
+        """Fetch."""
+        return "fetched"
+
+    program = "for _ in range(2):\n    try:\n        print(await fetch())\n    except ToolError as error:\n        print(error)"
+    async with Runtime([fetch], steps=(step,)) as runtime:
+        outcome = await runtime.run(program)
+        reply = await runtime.call("fetch", {})
+
+    assert (outcome.stdout, reply.error) == (f"'fetch' failed: {error}\n" * 2, f"'fetch' failed: {error}")
 
 
 @pytest.mark.long

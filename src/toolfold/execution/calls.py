@@ -8,6 +8,7 @@ import sys
 import time
 from collections import deque
 from collections.abc import Callable, Coroutine
+from contextlib import contextmanager
 from contextvars import Context
 from dataclasses import replace
 from functools import cached_property
@@ -39,9 +40,9 @@ if TYPE_CHECKING:
     from toolfold.execution.recorded_history import ReplayHistory
     from toolfold.execution.request import ExecutionPlan, Services
     from toolfold.execution.wall_clock import WallClock
-    from toolfold.models import Call, CallRecord, Limits
+    from toolfold.models import Call, CallRecord, Limits, ToolSpec
     from toolfold.tools.remote_descriptions import ShippedTool
-    from toolfold.tools.tool import Tool
+    from toolfold.tools.tool import Decision, Tool
 
 
 class ExecutionCalls:
@@ -80,6 +81,7 @@ class ExecutionCalls:
         return Approvals(
             self._plan, approve=approve, record=self._record, life=self._life,
             dispatch=self.dispatch, look_again=self._look_again, tell=self._tell,
+            waited=self.accounts.people_seconds,
         )  # fmt: skip
 
     @property
@@ -245,6 +247,19 @@ class ExecutionCalls:
                 tell(ToolCalled(self._plan.start_record.execution_id, call))
             accounts.add(reply_entry)
 
+    @contextmanager
+    def person_asked(self, source: str) -> Iterator[None]:
+        """A tool of this source asks a person, whose time is neither the program's nor that of the source's calls."""
+        sources = {spec.name: spec.source for spec in self._services.router.catalog.specs}
+        calls = [call.id for call in self.open if sources.get(call.tool) == source]
+        began = time.perf_counter()
+        try:
+            with self._clock.standing():
+                yield
+        finally:
+            for call_id in calls:
+                self.accounts.people_seconds[call_id] += time.perf_counter() - began
+
     def answered_outside(self, replies: Iterable[Reply]) -> list[ReplyEntry]:
         """Entries to record for replies to open calls, before they are delivered."""
         now, entries = time.perf_counter(), []
@@ -270,6 +285,9 @@ class ExecutionCalls:
 # Calls on their way to tools: how many at once, and which wait for a place.
 #
 # Must not know what serving a call means.
+
+
+_CANCEL_SECONDS: Final = 2.0
 
 
 class Dispatch:
@@ -320,6 +338,12 @@ class Dispatch:
         self._is_closed = True
         for task in self._tasks:
             task.cancel()
+
+    async def ended(self) -> None:
+        """Wait for tools that were cancelled; not for long, because one may not let itself be cancelled."""
+        tasks = self._tasks - {asyncio.current_task()}
+        if tasks:
+            await asyncio.wait(tasks, timeout=_CANCEL_SECONDS)
 
     def _landed(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
@@ -382,9 +406,21 @@ async def serve_direct(services: Services, call: Call, *, idempotency_key: str |
     context = msgspec.structs.replace(services.context, idempotency_key=idempotency_key, tell=tell)
     if spent is not None:
         context = msgspec.structs.replace(context, spent=spent)
+    waited, approve = [0.0], context.approve
+
+    async def ask(asked: Call, spec: ToolSpec) -> Decision:
+        assert approve is not None
+        since = time.perf_counter()
+        try:
+            return await approve(asked, spec)
+        finally:
+            waited[0] += time.perf_counter() - since
+
+    if approve is not None:
+        context = msgspec.structs.replace(context, approve=ask)
     began = time.perf_counter()
     reply = await services.router.serve(call, caller="direct" if spent is None else "code", context=context)
-    seconds = time.perf_counter() - began
+    seconds = time.perf_counter() - began - waited[0]
     if tell is not None:
         tell(DirectCall(call, reply, seconds))
     if services.ledger.is_lasting:

@@ -400,6 +400,8 @@ class Execution:
         run_context, self._run_context = self._run_context, None
         if run_context is not None:
             await run_context.__aexit__(None, None, None)
+        if self._calls is not None:
+            await self._calls.dispatch.ended()
 
     async def finish(self, ended: Ended, notes: tuple[str, ...] = (), deleted: tuple[str, ...] = ()) -> Outcome:
         """Build and record the outcome; the ledger stores more of the output than the caller sees."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import time
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Final
 
@@ -102,13 +103,16 @@ class Accounts:
         self.records: list[CallRecord] = []
         self.not_repeated: list[str] = []
         """Tools of calls that may have run before; whether they did is not on record."""
+        self.people_seconds: defaultdict[int, float] = defaultdict(float)
+        """Time that people took for a call without a record yet, which is not its tool's."""
         self.recent_replies = RecentReplies()
         self._id = execution_id
         self._tell = tell
         self._on_call = on_call
 
     def record(self, call: Call, reply: Reply, began: float, ended: float) -> CallRecord:
-        return record_of(call, reply, began - self.began, ended - began)
+        seconds = max(0.0, ended - began - self.people_seconds.pop(call.id, 0.0))
+        return record_of(call, reply, began - self.began, seconds)
 
     def add(self, reply_entry: ReplyEntry) -> None:
         """The program has this reply."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import math
+import time
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, cast
@@ -24,6 +25,7 @@ from toolfold.models import MIB, Call, Paused
 from toolfold.tools.tool import Decision
 
 if TYPE_CHECKING:
+    from collections import defaultdict
     from collections.abc import Callable, Mapping, Sequence
 
     from toolfold.events import Tell
@@ -293,11 +295,12 @@ class Approvals:
     Args:
         approve: The runtime's own way to ask; without it the outside is asked with the next pause.
         look_again: Has the runtime look whether the program can pause now.
+        waited: Gets the seconds that each call waits for its answer.
     """
 
     def __init__(
         self, plan: ExecutionPlan, *, approve: Approve | None, record: ExecutionRecord, life: Life, dispatch: Dispatch,
-        look_again: Callable[[], None], tell: Tell | None,
+        look_again: Callable[[], None], tell: Tell | None, waited: defaultdict[int, float],
     ) -> None:  # fmt: skip
         self._plan = plan
         self._approve = approve
@@ -306,6 +309,7 @@ class Approvals:
         self._dispatch = dispatch
         self._look_again = look_again
         self._tell = tell
+        self._waited = waited
         self._standing = StandingAnswers(plan.past.decided if plan.past is not None else ())
         self._undecided: dict[int, tuple[Call, asyncio.Future[ApprovalAnswer]]] = {}
         self.decided: set[int] = set()
@@ -326,7 +330,11 @@ class Approvals:
         """A call that needs a yes: one that stands, the callback's, or the outside's with the next pause."""
         is_begun = call.tool not in self._plan.approval_tools or call.id in self.decided
         self._record.note_call(call)
-        answered = self._standing.answer_to(call) or await self._request_answer(call, spec, is_begun=is_begun)
+        began = time.perf_counter()
+        try:
+            answered = self._standing.answer_to(call) or await self._request_answer(call, spec, is_begun=is_begun)
+        finally:
+            self._waited[call.id] += time.perf_counter() - began
         decision = answered.decision
         facts = (
             decision.approved, decision.reason, decision.by, decision.covers, decision.calls, answered.under,

@@ -447,10 +447,13 @@ class ExecutionControl(fork_safety.ProcessOwned):
             await execution.close()
         await self._live.close_all()
 
-    def standing_clock(self, execution_id: str) -> AbstractContextManager[None]:
-        """The execution's wall clock stands still while this is entered: a person is asked in the course of a call."""
+    def standing_clock(self, execution_id: str, source: str = "") -> AbstractContextManager[None]:
+        """The execution's wall clock stands still while this is entered: a person is asked in the course of a call.
+
+        If tools of a source ask, the time does not count as that of their open calls either.
+        """
         execution = self._live.get(execution_id)
-        return nullcontext() if execution is None else execution.clock.standing()
+        return nullcontext() if execution is None else execution.calls.person_asked(source)
 
     def put_clock_back(self, execution_id: str, seconds: float) -> None:
         """So much is left of the wall clock of a paused execution: a replay is faster than the program was."""

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from toolfold.tools.learned_replies import Learning
     from toolfold.tools.router import Router, Wrapper
     from toolfold.tools.search import Embedder
-    from toolfold.tools.tool import Approve, CallContext
+    from toolfold.tools.tool import ApproveCallback, CallContext
 
 
 class RunRequest(msgspec.Struct, frozen=True, kw_only=True):
@@ -104,7 +104,7 @@ class RuntimeSettings(msgspec.Struct, frozen=True, kw_only=True):
     limits: Limits = msgspec.field(default_factory=Limits)
     ledger: Ledger | OwnedLedger | str | Path | None = None
     policy: Policy = msgspec.field(default_factory=Policy)
-    approve: Approve | None = None
+    approve: ApproveCallback | None = None
     listeners: Sequence[Listener] = ()
     steps: Sequence[Wrapper] | None = None
     session_files: FileStore | None = None
@@ -136,7 +136,7 @@ if TYPE_CHECKING:  # a `TypedDict` takes long to make, and every command would w
         engine: str | Engine
         engine_options: Mapping[str, Any] | None
         ledger: Ledger | OwnedLedger | str | Path | None
-        approve: Approve | None
+        approve: ApproveCallback | None
         listeners: Sequence[Listener]
         session_files: FileStore | None
         type_check: bool | None

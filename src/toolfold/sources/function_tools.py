@@ -22,13 +22,22 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from types import ModuleType
-from typing import Any, Final, TypeVar, Unpack, overload
+from typing import Any, Final, TypeVar, Unpack, cast, overload
 
 from toolfold.errors import UsageError
 from toolfold.models import AllowedCallers, Json, ToolSpec
 from toolfold.sources.function_signature import Docstring, Function, local_names, origin_of, resolve_signature
 from toolfold.tools.arguments import show_value
-from toolfold.tools.tool import CallContext, FunctionOptions, RetryWhen, TimedSpecOptions, Tool, python_name
+from toolfold.tools.tool import (
+    Approve,
+    ApproveCallback,
+    CallContext,
+    FunctionOptions,
+    RetryWhen,
+    TimedSpecOptions,
+    Tool,
+    python_name,
+)
 
 _F = TypeVar("_F", bound=Function)
 
@@ -201,6 +210,13 @@ async def in_thread(fn: Function, /, *args: Any, **arguments: Any) -> Any:
     run = functools.partial(contextvars.copy_context().run, _run, fn, *args, **arguments)
     result = await asyncio.get_running_loop().run_in_executor(_threads, run)
     return await result if inspect.isawaitable(result) else result
+
+
+def as_approve(approve: ApproveCallback) -> Approve:
+    """The callback for approvals as a coroutine function; in a thread it may wait for a person."""
+    if inspect.iscoroutinefunction(approve) or inspect.iscoroutinefunction(type(approve).__call__):
+        return cast("Approve", approve)
+    return functools.partial(in_thread, approve)
 
 
 def _run(fn: Function, /, *args: Any, **arguments: Any) -> Any:

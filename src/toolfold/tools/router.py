@@ -12,6 +12,7 @@ A chain is built once per tool, at its first call; a step that has nothing to do
 from __future__ import annotations
 
 import asyncio
+import inspect
 import logging
 import math
 import os
@@ -108,15 +109,12 @@ class Router:
 
         Where a reply is on `recorded`, the tool is not called, but whoever may refuse the call still may.
         """
-        paths = self._paths if recorded is None else self._recorded_paths
-        path = paths.get(call.tool)
-        if path is None:
-            path = self._path(call.tool, paths)
         request = CallRequest(call, caller, max_reply_bytes or self._max_reply_bytes, call.arguments, context)
         request.recorded = recorded
         began = 0.0 if caller == "code" else time.perf_counter()
         try:
-            value = await path(request)
+            paths = self._paths if recorded is None else self._recorded_paths
+            value = await (paths.get(call.tool) or self._path(call.tool, paths))(request)
         except asyncio.CancelledError:
             task = asyncio.current_task()
             if task is None or task.cancelling():
@@ -142,7 +140,7 @@ class Router:
         path = _calling(tool)
         is_recorded = paths is self._recorded_paths
         for step in reversed(self._steps):
-            path = _replaying(path) if is_recorded and step is from_record else step(tool, path)
+            path = _replaying(path) if is_recorded and step is from_record else _wrapped(step, tool, path)
         paths[name] = path
         return path
 
@@ -162,6 +160,22 @@ class Router:
                 raise  # the tool's own
 
         return time
+
+
+def _wrapped(step: Wrapper, tool: Tool, rest: Handler) -> Handler:
+    name = getattr(step, "__qualname__", type(step).__qualname__)
+    try:
+        # Any: whatever a step of the host's own returns.
+        handler: Any = step(tool, rest)
+    except Exception as error:
+        raise RuntimeError(f"router step {name!r} failed: {type(error).__name__}: {message_of(error)}") from error
+    if inspect.iscoroutine(handler):
+        handler.close()
+    if not callable(handler):
+        kind = type(handler).__name__
+        raise TypeError(f"router step {name!r} returned {kind}; return an async function of a request, or the rest")
+    wrapped: Handler = handler
+    return wrapped
 
 
 def _tell(call: Call, reply: Reply, seconds: float) -> None:

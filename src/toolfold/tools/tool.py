@@ -90,6 +90,8 @@ class Decision:
 
 
 Approve: TypeAlias = Callable[[Call, ToolSpec], Awaitable[Decision]]
+ApproveCallback: TypeAlias = Callable[[Call, ToolSpec], Awaitable[Decision] | Decision]
+"""As users write it: async, or a function that runs in a thread."""
 
 
 @runtime_checkable

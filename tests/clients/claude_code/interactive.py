@@ -5,6 +5,7 @@ presses. It stops after ten rounds of questions in one request, so a program of 
 """
 
 import json
+import re
 import shlex
 import shutil
 import subprocess
@@ -121,7 +122,9 @@ def say_no(terminal: Terminal, n: int) -> None:
 def _choose(terminal: Terminal, choice: str) -> None:
     terminal.press("Right", until="❯ ◉ allow this call")
     terminal.repeat("Down", lambda screen: f"❯ ◯ {choice}" in screen)
-    terminal.press("Enter", until=f"Your answer: {choice}")
+    terminal.press("Enter")
+    shown = re.compile(f"Your answer: (▸ )?{choice}")
+    terminal.wait(lambda screen: bool(shown.search(screen)), choice)
 
 
 def _accept(terminal: Terminal, n: int) -> None:
@@ -137,7 +140,7 @@ def say_nothing(terminal: Terminal, n: int) -> None:
 
 def _meet(terminal: Terminal, n: int) -> None:
     asked = _question(n)
-    terminal.wait(lambda screen: asked in screen and "Your answer: allow this call" in screen, asked)
+    terminal.wait(lambda screen: asked in screen and "Your answer: ▸ allow this call" in screen, asked)
 
 
 def _form(screen: str) -> str:

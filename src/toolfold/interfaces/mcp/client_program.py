@@ -83,9 +83,9 @@ class McpProgram(WaitableExecution):
         answer = await self.questions.put(types.ListRootsRequest())
         return answer.roots if isinstance(answer, types.ListRootsResult) else ()
 
-    async def ask_within_a_call(self, params: types.ElicitRequestParams) -> types.ElicitResult:
-        """Ask for a bridged server in the middle of a call; the program's clock stops meanwhile."""
-        with self._runtime.executions.standing_clock(self.execution_id):
+    async def ask_within_a_call(self, params: types.ElicitRequestParams, *, server: str) -> types.ElicitResult:
+        """Ask for a bridged server in the middle of a call; the clocks of program and call stop meanwhile."""
+        with self._runtime.executions.standing_clock(self.execution_id, f"mcp:{server}"):
             return await self.ask(params)
 
     def park(self) -> None:

@@ -157,7 +157,7 @@ class Clients:
         if program is None:
             _log.warning("server %r asked a question that belongs to no program; it was declined", server)
             return types.ElicitResult(action="decline")
-        return await program.ask_within_a_call(params)
+        return await program.ask_within_a_call(params, server=server)
 
     async def roots(self) -> Sequence[types.Root]:
         for _, session in self._sessions.values():

@@ -39,6 +39,7 @@ from toolfold.interfaces.orchestrator.workers import (
 )
 from toolfold.models import CallRecord, File, Limits, Outcome, Value
 from toolfold.runtime import Runtime, running_loop
+from toolfold.sources.function_tools import as_approve
 from toolfold.tools.catalog import Catalog
 from toolfold.tools.policy import Policy
 from toolfold.tools.router import Router, Wrapper, with_check
@@ -96,7 +97,8 @@ class ProgrammaticToolExecutor:
         self._strict = strict
         self._limits = limits or Limits()
         self._policy = policy or Policy()
-        self._approve: Approve | None = options.get("approve")
+        approve = options.get("approve")
+        self._approve: Approve | None = approve and as_approve(approve)
         self._steps = steps
         self._settings = change_settings(RuntimeSettings(), cast("SettingsKeywords", options))
         self._workers: dict[str, Worker] = {}
