@@ -100,6 +100,21 @@ NOT_AWAITED = [
         "'sum' cannot read a generator that awaits; write 'sum([...])' with a list inside",
     ),
 ]
+CAUGHT_BY_NONE = [
+    ("try:\n    print(usres)\nexcept ToolError:\n    pass", "'usres' is not defined; give it a value first"),
+    (
+        "try:\n    print(usres)\nexcept (KeyError, ValueError):\n    pass",
+        "'usres' is not defined; give it a value first",
+    ),
+    ("try:\n    await get(m=1)\nexcept KeyError:\n    pass", "'get' has no argument 'm'; it takes 'n' and 'lang'"),
+    ("try:\n    await get(m=1)\nfinally:\n    print(1)", "'get' has no argument 'm'; it takes 'n' and 'lang'"),
+    (
+        "try:\n    await get(m=1)\nexcept Exception as e:\n    print(e)\n    raise",
+        "'get' has no argument 'm'; it takes 'n' and 'lang'",
+    ),
+    ("users = await get_users()\nif users:\n    print(usres)", "'usres' is not defined; did you mean 'users'?"),
+    ("users = await get_users()\nif users:\n    print(true)", "'true' is not defined; write True"),
+]
 REPLIES = [
     (
         "rows = await get_rows()\nprint(rows[0]['amout'])",
@@ -120,6 +135,27 @@ REPLIES = [
     ("x = await get_open()\nprint(x.a)", "'x' is a dict from 'get_open', which has no attribute 'a'; write x['a']"),
 ]
 FINE = [
+    "x = await get_rows()\nfor row in x:\n    row['new'] = 1\nprint(x[0]['new'])",
+    "row = (await get_rows())[0]\nrow.update(new=1)\nprint(row['new'])",
+    "row = (await get_rows())[0]\nrow.update({'new': 1})\nprint(row['new'])",
+    "row = (await get_rows())[0]\nmore = {'new': 1}\nrow.update(more)\nprint(row['new'])",
+    "row = (await get_rows())[0]\nrow.setdefault('new', 1)\nprint(row['new'])",
+    "row = (await get_rows())[0]\nif 'new' in row:\n    print(row['new'])",
+    "row = (await get_rows())[0]\nprint(row['new'] if row.get('new') else 0)",
+    "def mark(row, key):\n    row[key] = 1\nrow = (await get_rows())[0]\nmark(row, 'n' + 'ew')\nprint(row['new'])",
+    "rows = await get_rows()\nfor k in ('a', 'b'):\n    rows[0][k] = 1\nprint(rows[0]['a'])",
+    "import sys, io\nsys.stdin = io.StringIO('a')\nprint(input())",
+    "from unittest.mock import patch\nwith patch('builtins.input', return_value='a'):\n    print(input())",
+    "if False:\n    print(input())",
+    "try:\n    await get(m=1)\nexcept ToolError as e:\n    print(e)",
+    "try:\n    await get(m=1)\nexcept Exception as e:\n    print(e)",
+    "try:\n    await gett(n=1)\nexcept Exception as e:\n    print(e)",
+    "async def safe(t):\n    return await t(m=1)\nfor r in await asyncio.gather(get(m=1), return_exceptions=True):\n"
+    "    print(r)",
+    "async def work():\n    return await get(m=1)\nprint(await asyncio.gather(work(), return_exceptions=True))",
+    "import contextlib\nwith contextlib.suppress(ToolError):\n    await get(m=1)",
+    "if False:\n    await get(m=1)",
+    "def unused():\n    return get(m=1)",
     "import socket, subprocess, urllib.request, http.client, multiprocessing, smtplib",
     "import subprocess\ntry:\n    subprocess.run(['ls'])\nexcept OSError:\n    print('none')",
     "import requests\nuse_network = len('') > 0\nif use_network:\n    requests.get('http://x')",
@@ -210,6 +246,22 @@ def test_a_key_or_attribute_that_no_reply_has_is_told(text: str, message: str) -
 
     assert isinstance(problem, Problem)
     assert (problem.kind, problem.message) == ("reply", message)
+
+
+@pytest.mark.parametrize(("text", "message"), CAUGHT_BY_NONE)
+def test_what_no_handler_catches_and_a_slip_on_a_branch_are_told(text: str, message: str) -> None:
+    problem = CHECKER.check(text)
+
+    assert isinstance(problem, Problem)
+    assert problem.message == message
+
+
+async def test_a_wrong_call_that_the_program_catches_is_a_hint() -> None:
+    async with Runtime([_noting([])]) as runtime:
+        outcome = await runtime.run("try:\n    await note(x=1)\nexcept Exception as e:\n    print(type(e).__name__)")
+
+    assert (outcome.status, outcome.stdout) == ("finished", "ToolError\n")
+    assert outcome.hints[0] == "line 2: 'note' has no argument 'x'; it takes none"
 
 
 @pytest.mark.parametrize(("text", "message"), NOT_AWAITED)
@@ -312,6 +364,31 @@ def _noting(made: list[int]) -> Callable[[], None]:
 
 
 UNKNOWN_ON_A_PATH_NOT_TAKEN = [
+    "if len('a') > 9:\n    print(missing)",
+    "if False:\n    print(missing)",
+    "DEBUG = False\nif DEBUG:\n    trace(1)",
+    "mode = 'fast'\nif mode == 'slow':\n    crawl()\nelse:\n    print(mode)",
+    "rows = [1]\nif not rows:\n    fall_back()",
+    "rows = [1]\nprint(rows[0] if rows else fallback)",
+    "rows = [1]\nprint(rows and rows[0] or fallback)",
+    "print(True or fallback)",
+    "for row in []:\n    handle(row)",
+    "for row in range(0):\n    handle(row)",
+    "while False:\n    spin()",
+    "def f():\n    return 1\n    unreachable()\n\nf()",
+    "def f():\n    if True:\n        return 1\n    unreachable()\n\nf()",
+    "for i in range(3):\n    continue\n    unreachable()",
+    "import contextlib\nwith contextlib.suppress(Exception):\n    unreachable()",
+    "class Quiet:\n    def __enter__(self):\n        return self\n    def __exit__(self, *e):\n        return True\n\n"
+    "with Quiet():\n    print(missing)",
+    "f = lambda: missing\nprint(f is not None)",
+    "late = (missing for _ in [1])\nprint(late is not None)",
+    "assert True, missing",
+    "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from nowhere import Thing",
+    "if __name__ == 'other':\n    print(missing)",
+    "try:\n    1 / 0\nexcept ZeroDivisionError:\n    print('none')\nelse:\n    report()",
+    "match 2:\n    case 1:\n        print(missing)",
+    "def never():\n    return missing\n\nif len('') > 1:\n    never()",
     "def f(a):\n    for i in a:\n        if i > 9:\n            print(operations)\n\nf([1])",
     "def f(a):\n    if a > 9:\n        return 0\n    elif a in operations:\n        return 1\n\nf(10)",
     "def f(a):\n    return a > 0 and -TOL <= a\n\nprint(f(-1))",
@@ -340,7 +417,6 @@ def test_a_name_that_a_function_may_never_come_to_is_no_fault(text: str) -> None
 @pytest.mark.parametrize(
     ("text", "line"),
     [
-        ("if len('a') > 9:\n    print(usres)", 2),
         ("def f():\n    for i in [1]:\n        print(usres)\n\nf()", 3),
         ("def f(a):\n    if a > usres:\n        return 1\n\nf(1)", 2),
         ("class C:\n    def __init__(self):\n        self.go()\n    def go(self):\n        return usres\n\nC()", 5),

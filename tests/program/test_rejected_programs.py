@@ -405,17 +405,6 @@ UNKNOWN_TOOLS = [
         ),
         id="an import in a function",
     ),
-    pytest.param(
-        "try:\n    await prise()\nexcept Exception as e:\n    print(e)\n",
-        Problem(
-            kind="unknown_tool",
-            message="no tool 'prise'; did you mean 'price'?",
-            line=2,
-            column=11,
-            source="    await prise()\n          ^",
-        ),
-        id="a handler that does not speak of names",
-    ),
 ]
 
 ARGUMENTS = [

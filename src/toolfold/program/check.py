@@ -29,6 +29,7 @@ from toolfold.program.rules.arguments import Fault
 from toolfold.program.rules.coroutines import coroutine_faults
 from toolfold.program.rules.imports import import_faults, input_faults, missing_package, outward_faults
 from toolfold.program.rules.own_functions import arity_faults, attribute_faults
+from toolfold.program.rules.reachability import Reachability
 from toolfold.program.rules.reply_keys import reply_faults
 from toolfold.program.rules.tool_calls import ToolCallCheck
 from toolfold.program.rules.undefined_names import Bindings
@@ -80,9 +81,13 @@ class Checker:
         late = late_error(text, tree, reader)
         if late is not None:
             return late
+        reachability = Reachability(tree, reader)
+        calls = ToolCallCheck(reader, self._index, known_names, reachability)
         rules = _RULES if has_stdin else (*_RULES, input_faults)
         fault = min(
-            self._faults(tree, reader, known_names, installed, library_sets, rules), key=_position, default=None
+            self._faults(tree, reader, known_names, installed, library_sets, rules, calls, reachability),
+            key=_position,
+            default=None,
         )
         if fault is not None:
             return problem_at_byte(text, fault.kind, fault.message, *_position(fault))
@@ -90,6 +95,8 @@ class Checker:
             reason = missing_package(package, self._index, installed, library_sets)
             if reason is not None:
                 return problem_at(original_text, "import", reason, line, None)
+        if calls.caught is not None:
+            notes = (*notes, f"line {_position(calls.caught)[0]}: {calls.caught.message}")
         preset = self._preset_names(reader, known_names)
         return Program(
             text=text,
@@ -114,11 +121,11 @@ class Checker:
     def _faults(
         self, tree: ast.Module, reader: ProgramReader, known_names: Container[str], installed: Container[str] | None,
         library_sets: Sequence[InstalledSet] | None, rules: Sequence[Callable[..., Iterator[Fault]]],
+        calls: ToolCallCheck, reachability: Reachability,
     ) -> Iterator[Fault]:  # fmt: skip
         """The first fault of each kind of rule."""
         if not reader.names.loads and not reader.imports:
             return  # every rule is about a name or an import
-        calls = ToolCallCheck(reader, self._index, known_names)
         if reader.imports:
             # A program that changes where modules are looked for, or writes one, may import what nobody sees here.
             names = reader.names
@@ -129,12 +136,11 @@ class Checker:
             yield from islice(calls.subtraction_faults(), 1)
         yield from calls.faults()
         if not reader.names.is_dynamic:
-            bindings = Bindings(tree, reader, self._index, known_names)
-            yield from bindings.faults()
+            yield from Bindings(tree, reader, self._index, known_names, reachability).faults()
             for faults in rules:
-                yield from faults(reader, bindings.runs)
-            yield from outward_faults(reader, self._index, bindings.comes_to)
-            yield from reply_faults(reader, calls.tools, bindings.runs)
+                yield from faults(reader, reachability)
+            yield from outward_faults(reader, self._index, reachability)
+            yield from reply_faults(reader, calls.tools, reachability)
 
     def _preset_names(self, reader: ProgramReader, known_names: Container[str]) -> tuple[str, ...]:
         """Presets that the program uses and neither it, nor a tool, nor its session defines."""

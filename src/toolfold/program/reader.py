@@ -8,16 +8,17 @@ from typing import Any, Final
 from toolfold.program import reader_facts
 from toolfold.program.reader_facts import (
     GUARDED,
-    GUARDED_NAMES,
     MAYBE,
     OPAQUE,
     UNGUARDED,
+    WITHIN,
     Guard,
     Handler,
     Kind,
     NodeUse,
     Scope,
     Walk,
+    caught_by,
     fields_of,
     last_name,
 )
@@ -28,6 +29,12 @@ from toolfold.program.reader_facts import (
 _VERSION_TEST_NAMES: Final = frozenset(
     {"TYPE_CHECKING", "PY2", "PY3", "version_info", "version", "platform", "hasattr", "modules", "hexversion"}
 )
+
+
+_LEAVING: Final = (ast.Return, ast.Break, ast.Continue)
+"""Statements that end a `finally` without the exception that was raised."""
+_CATCHING: Final = frozenset({"suppress", "assertRaises", "assertRaisesRegex", "raises"})
+"""Context managers that catch the exceptions that they are given."""
 
 
 def _function(walk: Walk, node: Any, scope: Scope, guard: Guard) -> None:
@@ -93,12 +100,10 @@ def _comprehension(walk: Walk, node: Any, scope: Scope, guard: Guard) -> None:
 
 
 def _try(walk: Walk, node: ast.Try, scope: Scope, guard: Guard) -> None:
-    inside = guard
-    if node.handlers:
+    inside = guard | caught_by(handler.type for handler in node.handlers if not _raises_again(handler))
+    if any(isinstance(inner, _LEAVING) for statement in node.finalbody for inner in ast.walk(statement)):
         inside |= GUARDED
     for handler in node.handlers:
-        if _speaks_of_names(handler.type):
-            inside |= GUARDED_NAMES
         if handler.name:
             scope.bind(handler.name, OPAQUE, handler.lineno)
         walk.push((handler.type,), scope, guard | MAYBE)
@@ -111,13 +116,13 @@ def _try(walk: Walk, node: ast.Try, scope: Scope, guard: Guard) -> None:
 
 
 def _with(walk: Walk, node: ast.With | ast.AsyncWith, scope: Scope, guard: Guard) -> None:
-    inside = guard
+    inside = guard | WITHIN
     for item in node.items:
         expression = item.context_expr
         walk.values.spoiled.add(expression)
         walk.push((expression, item.optional_vars), scope, guard)
-        if isinstance(expression, ast.Call) and last_name(expression.func) == "suppress":
-            inside |= GUARDED | GUARDED_NAMES
+        if isinstance(expression, ast.Call) and last_name(expression.func) in _CATCHING:
+            inside |= caught_by(expression.args)
     walk.push(node.body, scope, inside)
 
 
@@ -161,9 +166,10 @@ def _type_parameters(walk: Walk, node: Any, scope: Scope, guard: Guard) -> Scope
     return inner
 
 
-def _speaks_of_names(handled: ast.expr | None) -> bool:
-    kinds = handled.elts if isinstance(handled, ast.Tuple) else [handled]
-    return any(isinstance(kind, ast.Name) and kind.id in {"NameError", "AttributeError"} for kind in kinds)
+def _raises_again(handler: ast.ExceptHandler) -> bool:
+    """Whether what it catches leaves it again, whatever happens."""
+    *before, last = handler.body
+    return isinstance(last, ast.Raise) and last.exc is None and all(isinstance(node, ast.Expr) for node in before)
 
 
 def _is_version_test(test: ast.expr) -> bool:
@@ -213,6 +219,10 @@ if hasattr(ast, "TypeAlias"):  # from Python 3.12 on
 # Calls and values, and what is done to them: awaited, dropped, subscripted, added, assigned.
 
 COROUTINE_ATTRIBUTES: Final = frozenset({"close", "send", "throw"})
+_QUIET: Final = frozenset({"assertRaises", "assertRaisesRegex", "raises", "Thread", "Timer", "register"})
+"""Functions that call others where an exception ends nothing."""
+_ADDING: Final = frozenset({"update", "setdefault", "__setitem__", "__ior__"})
+_ERROR_ATTRIBUTES: Final = frozenset({"exception", "wait", "done", "add_done_callback"})
 _DYNAMIC_ATTRIBUTES: Final = frozenset(
     {"__builtins__", "__dict__", "__globals__", "_convert_", "_getframe", "currentframe", "f_globals", "f_locals",
      "global_enum", "modules"}
@@ -223,10 +233,28 @@ def _call(walk: Walk, node: ast.Call, scope: Scope, guard: Guard) -> None:
     walk.calls.append(NodeUse(node, scope, guard))
     push = walk.stack.append
     push((node.func, scope, guard))
+    if last_name(node.func) in _QUIET:
+        guard |= GUARDED
     for argument in node.args:
         push((argument, scope, guard))
     for keyword in node.keywords:
         push((keyword.value, scope, guard))
+        if keyword.arg == "return_exceptions":
+            walk.names.collects_errors = True
+    if isinstance(node.func, ast.Attribute) and node.func.attr in _ADDING:
+        walk.values.key_names.update(keyword.arg for keyword in node.keywords if keyword.arg)
+        if not _shows_keys(node, node.func.attr):
+            walk.values.additions.append(NodeUse(node.func.value, scope, guard))
+
+
+def _shows_keys(call: ast.Call, method: str) -> bool:
+    """Whether the keys that `update` and its like add are in the text."""
+    arguments = call.args if method == "update" else call.args[:1]
+    return all(keyword.arg is not None for keyword in call.keywords) and all(
+        isinstance(argument, ast.Constant)
+        or (isinstance(argument, ast.Dict) and all(isinstance(key, ast.Constant) for key in argument.keys))
+        for argument in arguments
+    )
 
 
 def _await(walk: Walk, node: ast.Await, scope: Scope, guard: Guard) -> None:
@@ -239,6 +267,8 @@ def _attribute(walk: Walk, node: ast.Attribute, scope: Scope, guard: Guard) -> N
     if node.ctx.__class__ is ast.Load:
         use = NodeUse(node, scope, guard)
         walk.names.attributes.setdefault(node.attr, []).append(use)
+        if node.attr in _ERROR_ATTRIBUTES:
+            walk.names.collects_errors = True
         if value.__class__ is ast.Name:
             walk.names.attribute_uses.append(use)
     else:
@@ -253,8 +283,13 @@ def _attribute(walk: Walk, node: ast.Attribute, scope: Scope, guard: Guard) -> N
 
 def _subscript(walk: Walk, node: ast.Subscript, scope: Scope, guard: Guard) -> None:
     walk.values.spoiled.add(node.value)
-    if isinstance(node.slice, ast.Constant) and isinstance(node.slice.value, str) and isinstance(node.ctx, ast.Load):
+    is_text = isinstance(node.slice, ast.Constant) and isinstance(node.slice.value, str)
+    if is_text and isinstance(node.ctx, ast.Load):
         walk.values.keys.append(NodeUse(node, scope, guard))
+        walk.stack.append((node.value, scope, guard))
+        return
+    if isinstance(node.ctx, ast.Store) and not isinstance(node.slice, ast.Constant):
+        walk.values.additions.append(NodeUse(node.value, scope, guard))
     walk.children(node, scope, guard)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import builtins
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from enum import Enum
@@ -95,12 +96,58 @@ class Scope:
 
 Guard: TypeAlias = int
 UNGUARDED: Final = 0
-GUARDED: Final = 1
-"""Inside a `try` with handlers: a failing import may be expected."""
-GUARDED_NAMES: Final = 2
-"""Its handlers speak of names or attributes: a missing one is expected."""
-MAYBE: Final = 4
+CATCHES_NAMES: Final = 1
+"""Inside a `try` whose handlers may catch a `NameError` and go on; the others are for other exceptions."""
+CATCHES_ATTRIBUTES: Final = 2
+CATCHES_TYPES: Final = 4
+CATCHES_KEYS: Final = 8
+CATCHES_IMPORTS: Final = 16
+CATCHES_TOOLS: Final = 32
+CATCHES_REST: Final = 64
+GUARDED: Final = 127
+"""All of them."""
+MAYBE: Final = 128
 """May well never run: a handler, an annotation that nobody evaluates, a branch for another version of Python."""
+SPEAKS_OF_NAMES: Final = 512
+"""A handler is for a `NameError` or an `AttributeError` and says so: a missing name is expected."""
+WITHIN: Final = 256
+"""Inside a `with`, whose manager may catch anything if it is the program's own."""
+_FAMILIES: Final = (
+    (CATCHES_NAMES, (NameError, UnboundLocalError)),
+    (CATCHES_ATTRIBUTES, (AttributeError,)),
+    (CATCHES_TYPES, (TypeError,)),
+    (CATCHES_KEYS, (KeyError, IndexError)),
+    (CATCHES_IMPORTS, (ImportError, ModuleNotFoundError)),
+)
+_CAUGHT: Final[dict[str, Guard]] = {
+    "ToolError": CATCHES_TOOLS,
+    "JSONDecodeError": CATCHES_REST,
+    "CancelledError": CATCHES_REST,
+    **{
+        name: sum(bit for bit, errors in _FAMILIES if any(issubclass(error, kind) for error in errors)) or CATCHES_REST
+        for name, kind in vars(builtins).items()
+        if isinstance(kind, type) and issubclass(kind, BaseException)
+    },
+    "Exception": GUARDED,
+    "BaseException": GUARDED,
+    "ExceptionGroup": GUARDED,
+    "BaseExceptionGroup": GUARDED,
+}
+"""What a handler for each exception catches, by its name; one of another name may catch anything."""
+
+
+_NAME_ERRORS: Final = frozenset({"NameError", "AttributeError"})
+
+
+def caught_by(kinds: Iterable[ast.expr | None]) -> Guard:
+    """Guard of the handlers for some exceptions."""
+    guard = UNGUARDED
+    for kind in kinds:
+        parts = kind.elts if isinstance(kind, ast.Tuple) else [kind]
+        for part in parts:
+            name = "" if part is None else last_name(part)
+            guard |= _CAUGHT.get(name, GUARDED) | (SPEAKS_OF_NAMES if name in _NAME_ERRORS else UNGUARDED)
+    return guard
 
 
 class NodeUse(NamedTuple):
@@ -130,6 +177,8 @@ class NameFacts:
     """First parts of imported modules."""
     is_dynamic: bool = False
     """Names may be bound in ways that cannot be seen here."""
+    collects_errors: bool = False
+    """What a task raises may become a value, as by `gather(..., return_exceptions=True)`."""
     mentions_files: bool = False
     """A text in it names a file of Python, which it may write and import."""
 
@@ -147,6 +196,10 @@ class ValueFacts:
     """Calls that stand as statements of their own."""
     keys: list[NodeUse] = field(default_factory=list)
     """Subscripts with a text."""
+    key_names: set[str] = field(default_factory=set)
+    """Texts and keywords that stand elsewhere: stored, tested for, handed over."""
+    additions: list[NodeUse] = field(default_factory=list)
+    """What is given keys that are not in the text."""
     subtractions: list[NodeUse] = field(default_factory=list)
 
 
@@ -213,6 +266,14 @@ def fields_of(kind: type[ast.AST]) -> tuple[str, ...]:
     return fields
 
 
+Function: TypeAlias = ast.FunctionDef | ast.AsyncFunctionDef
+
+
+def is_generator(function: Function) -> bool:
+    """Whether it yields, or a function within it does."""
+    return any(isinstance(node, ast.Yield | ast.YieldFrom) for node in ast.walk(function))
+
+
 def last_name(node: ast.AST) -> str:
     """`c` of `a.b.c` and of `c`; empty for anything else."""
     if isinstance(node, ast.Attribute):
@@ -247,6 +308,8 @@ def settle(walk: Walk) -> None:
         _SYMPY_BINDERS.isdisjoint(names.loads) and _SYMPY_BINDERS.isdisjoint(names.attributes)
     ):
         names.is_dynamic = True
+    if "__prepare__" in names.functions or "FunctionType" in names.attributes or "FunctionType" in names.loads:
+        names.is_dynamic = True  # other names than those of the text
 
 
 def _name(walk: Walk, node: ast.Name, scope: Scope, guard: Guard) -> None:
@@ -302,8 +365,10 @@ def _import_from(walk: Walk, node: ast.ImportFrom, scope: Scope, guard: Guard) -
 
 def _constant(walk: Walk, node: ast.Constant, _scope: Scope, _guard: Guard) -> None:
     value = node.value
-    if value.__class__ is str and ".py" in value:
-        walk.names.mentions_files = True
+    if value.__class__ is str:
+        walk.values.key_names.add(value)
+        if ".py" in value:
+            walk.names.mentions_files = True
 
 
 def _imported(walk: Walk, module: str) -> None:

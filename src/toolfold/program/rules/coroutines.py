@@ -6,13 +6,14 @@ A tool's call needs no `await`; a function of the program's own does, as in any 
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Final
 
 from toolfold.program.reader import ProgramReader
-from toolfold.program.reader_facts import Kind, NodeUse, Scope
+from toolfold.program.reader_facts import Kind, NodeUse, Scope, is_generator
 from toolfold.program.rules.arguments import Fault
-from toolfold.program.rules.own_functions import is_generator, own_function
+from toolfold.program.rules.own_functions import own_function
+from toolfold.program.rules.reachability import Reachability
 
 _ITERATING: Final = frozenset({"all", "any", "dict", "list", "max", "min", "set", "sorted", "sum", "tuple"})
 _CONSUMING: Final = _ITERATING | frozenset(
@@ -23,8 +24,8 @@ _CONSUMING: Final = _ITERATING | frozenset(
 _LISTS: Final = (ast.List, ast.ListComp, ast.Tuple, ast.GeneratorExp)
 
 
-def coroutine_faults(reader: ProgramReader, runs: Callable[[NodeUse], bool]) -> Iterator[Fault]:
-    """Faults in no order; `runs` tells which code is run."""
+def coroutine_faults(reader: ProgramReader, reachability: Reachability) -> Iterator[Fault]:
+    """Faults in no order."""
     may_gather = "gather" in reader.names.attributes or "asyncio" in reader.names.modules
     if not (may_gather or reader.names.coroutines or reader.values.awaited):
         return
@@ -38,7 +39,7 @@ def coroutine_faults(reader: ProgramReader, runs: Callable[[NodeUse], bool]) -> 
         if fault is None and is_gather:
             fault = _gathered(use, unawaited.dropped, reader)
         fault = fault or unawaited.fault_of(use, is_gather=is_gather)
-        if fault and runs(use):
+        if fault and reachability.may_run(use):
             yield fault
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import ast
 import sys
-from collections.abc import Callable, Container, Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from functools import cache
 from importlib.util import find_spec
 from typing import Final
@@ -19,6 +19,7 @@ from toolfold.program.known_names import ToolIndex
 from toolfold.program.reader import ProgramReader
 from toolfold.program.reader_facts import NodeUse
 from toolfold.program.rules.arguments import Fault
+from toolfold.program.rules.reachability import Reachability
 from toolfold_guest.shared.reserved_names import LIBRARIES, NOTEBOOK_MODULES, WORKERS, library_of
 
 _NETWORK: Final = frozenset(
@@ -202,19 +203,23 @@ _CALLS: Final[dict[str, Sequence[str]]] = {
 """Functions that cannot work here, by module; the rest of it works."""
 _MODULE_OF: Final = {f"{module}.{name}": module for module, names in _CALLS.items() for name in names}
 _MODULES: Final = frozenset(module.partition(".")[0] for module in _CALLS)
+_STDIN_CHANGES: Final = frozenset({"stdin", "input", "readline"})
 _MOCKS: Final = frozenset({"mock", "unittest", "pytest", "responses"})
 
 
-def input_faults(reader: ProgramReader, runs: Callable[[NodeUse], bool]) -> Iterator[Fault]:
-    """Calls of `input`, in no order; `runs` tells which code is run."""
+def input_faults(reader: ProgramReader, reachability: Reachability) -> Iterator[Fault]:
+    """Calls of `input`, in no order, unless something else may be read."""
+    names = reader.names
+    if not _STDIN_CHANGES.isdisjoint(names.set_attributes) or "dup2" in names.attributes or _MOCKS & names.modules:
+        return
     for use in reader.names.loads.get("input", ()):
         is_called = any(call.node.func is use.node for call in reader.calls)
-        if is_called and use.scope.find("input") is None and runs(use):
+        if is_called and use.scope.find("input") is None and reachability.runs(use):
             text = "'input' cannot work here: nobody is there to type; write the value into the program"
             yield Fault("input", text, use.node)
 
 
-def outward_faults(reader: ProgramReader, index: ToolIndex, comes_to: Callable[[NodeUse], bool]) -> Iterator[Fault]:
+def outward_faults(reader: ProgramReader, index: ToolIndex, reachability: Reachability) -> Iterator[Fault]:
     """Calls for the network, a process or a display, in no order, unless the program may have replaced them."""
     used = reader.names.modules | {"os"} if "os" in reader.names.loads else reader.names.modules
     if _MODULES.isdisjoint(used) or not _MOCKS.isdisjoint(reader.names.modules):
@@ -222,7 +227,11 @@ def outward_faults(reader: ProgramReader, index: ToolIndex, comes_to: Callable[[
     for use in reader.calls:
         path = _path(use)
         module = _MODULE_OF.get(path)
-        if module is not None and path.rpartition(".")[2] not in reader.names.set_attributes and comes_to(use):
+        if (
+            module is not None
+            and path.rpartition(".")[2] not in reader.names.set_attributes
+            and reachability.comes_to(use)
+        ):
             reason = blocked_reason(module, index)
             if reason is not None:
                 yield Fault("import", reason.replace(repr(module), repr(path), 1), use.node)

@@ -3,22 +3,26 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterator
-from typing import Final, TypeAlias
+from collections.abc import Iterator
+from typing import Final
 
 from toolfold.program.reader import ProgramReader
-from toolfold.program.reader_facts import Kind, NodeUse
+from toolfold.program.reader_facts import CATCHES_ATTRIBUTES, CATCHES_TYPES, Function, Kind, NodeUse
 from toolfold.program.rules.arguments import Fault
+from toolfold.program.rules.reachability import Reachability
 
-Function: TypeAlias = ast.FunctionDef | ast.AsyncFunctionDef
+_PATCHED: Final = frozenset({"__code__", "__defaults__", "__kwdefaults__"})
+"""Attributes that change what a function takes."""
 
 
-def arity_faults(reader: ProgramReader, runs: Callable[[NodeUse], bool]) -> Iterator[Fault]:
-    """Faults in no order; `runs` tells which code is run."""
-    for use in reader.calls if reader.names.functions else ():
+def arity_faults(reader: ProgramReader, reachability: Reachability) -> Iterator[Fault]:
+    """Faults in no order."""
+    if not reader.names.functions or not _PATCHED.isdisjoint(reader.names.set_attributes):
+        return
+    for use in reader.calls:
         function = own_function(use, reader)
         fault = function and _arity(use.node, function)
-        if fault and runs(use):
+        if fault and reachability.runs(use, CATCHES_TYPES):
             yield fault
 
 
@@ -32,11 +36,6 @@ def own_function(use: NodeUse, reader: ProgramReader) -> Function | None:
         return None
     function = owner.functions.get(callee.id)
     return function if function is not None and not function.decorator_list else None
-
-
-def is_generator(function: Function) -> bool:
-    """Whether it yields, or a function within it does."""
-    return any(isinstance(node, ast.Yield | ast.YieldFrom) for node in ast.walk(function))
 
 
 def _arity(call: ast.Call, function: Function) -> Fault | None:
@@ -95,12 +94,12 @@ _WRITE: Final = {
 _WORDS: Final[dict[type, str]] = {list: "a list", dict: "a dict", str: "text", set: "a set"}
 
 
-def attribute_faults(reader: ProgramReader, runs: Callable[[NodeUse], bool]) -> Iterator[Fault]:
-    """Faults in no order; `runs` tells which code is run."""
+def attribute_faults(reader: ProgramReader, reachability: Reachability) -> Iterator[Fault]:
+    """Faults in no order."""
     for use in reader.names.attribute_uses:
         node = use.node
         kind = _type_of(node.value, use)
-        if kind is not None and node.attr not in _HAS[kind] and runs(use):
+        if kind is not None and node.attr not in _HAS[kind] and reachability.runs(use, CATCHES_ATTRIBUTES):
             yield Fault("name", _message(node, kind), node)
 
 

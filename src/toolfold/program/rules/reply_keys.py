@@ -5,20 +5,24 @@ from __future__ import annotations
 import ast
 import difflib
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Final, NamedTuple
 
 from toolfold.models import Json, ToolSpec
 from toolfold.program.reader import ProgramReader
-from toolfold.program.reader_facts import Kind, NodeUse, Scope
+from toolfold.program.reader_facts import CATCHES_ATTRIBUTES, CATCHES_KEYS, Function, Kind, NodeUse, Scope
 from toolfold.program.rules.arguments import Fault
-from toolfold.program.rules.own_functions import Function, in_python
+from toolfold.program.rules.own_functions import in_python
+from toolfold.program.rules.reachability import Reachability
 from toolfold.prompts.schema_types import resolve
 
 _DEEPEST: Final = 8
 _FEW: Final = 8
 _COMMON_ATTRIBUTES: Final = frozenset({*dir(dict), *dir(str), *dir(list), "data", "kind", "mime", "name", "uri"})
 """Attributes that some reply may have, even one that is not what its schema says: pictures and files have the last."""
+
+_NEW: Final = frozenset({"dict", "defaultdict", "Counter", "OrderedDict", "list", "DataFrame", "set"})
+"""Functions that give a new container."""
 
 
 class _Shape(NamedTuple):
@@ -27,22 +31,61 @@ class _Shape(NamedTuple):
 
 
 def reply_faults(
-    reader: ProgramReader, tools: Mapping[ast.AST, ToolSpec], runs: Callable[[NodeUse], bool]
+    reader: ProgramReader, tools: Mapping[ast.AST, ToolSpec], reachability: Reachability
 ) -> Iterator[Fault]:
-    """Faults in no order; `tools` are those that calls certainly go to, `runs` tells which code is run."""
+    """Faults in no order; `tools` are those that calls certainly go to."""
     if not any(tool.output_schema for tool in tools.values()):
         return
+    changes = _Changes(reader)
     for use in reader.values.keys:
         shape = _shape(use.node.value, use.scope, tools, 0)
         key = use.node.slice.value
-        if shape is not None and _lacks(shape.schema, key) and runs(use):
+        if (
+            shape is not None
+            and _lacks(shape.schema, key)
+            and not changes.may_add(key)
+            and reachability.runs(use, CATCHES_KEYS)
+        ):
             yield Fault("reply", _no_key(shape, key), use.node.slice)
     for use in reader.names.attribute_uses:
         shape = _shape(use.node.value, use.scope, tools, 0)
-        if shape is not None and use.node.attr not in _COMMON_ATTRIBUTES and runs(use):
+        if shape is not None and use.node.attr not in _COMMON_ATTRIBUTES and reachability.runs(use, CATCHES_ATTRIBUTES):
             message = _no_attribute(use.node, shape)
             if message:
                 yield Fault("reply", message, use.node)
+
+
+class _Changes:
+    """Keys that a program may add to a reply, or expects where the schema has none."""
+
+    def __init__(self, reader: ProgramReader) -> None:
+        self._reader = reader
+        self._names = reader.values.key_names
+        self._adds_any: bool | None = None
+
+    def may_add(self, key: str) -> bool:
+        if self._adds_any is None:
+            self._adds_any = any(self._may_be_reply(use) for use in self._reader.values.additions)
+        return self._adds_any or key in self._names
+
+    def _may_be_reply(self, use: NodeUse) -> bool:
+        """Whether what gets keys that are not in the text is more than a new dict or list of the program's own."""
+        node = use.node
+        while isinstance(node, ast.Subscript):
+            node = node.value
+        owner = use.scope.find(node.id) if isinstance(node, ast.Name) else None
+        if owner is None or not isinstance(node, ast.Name) or node.id in owner.rebound:
+            return True
+        match owner.values.get(node.id):
+            case ast.Dict(values=values):
+                return any(not isinstance(value, ast.Constant | ast.List | ast.Dict) for value in values)
+            case ast.List(elts=elements):
+                return bool(elements)
+            case ast.Call(func=ast.Name(id=name) | ast.Attribute(attr=name)):
+                return name not in _NEW
+            case ast.DictComp():
+                return False
+        return True
 
 
 def _no_attribute(node: ast.Attribute, shape: _Shape) -> str:

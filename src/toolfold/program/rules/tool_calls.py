@@ -13,11 +13,23 @@ from typing import Final, NamedTuple
 from toolfold.models import ToolSpec
 from toolfold.program.known_names import GUEST_NAMES, READY_NAMES, ToolIndex, nearest
 from toolfold.program.reader import ProgramReader
-from toolfold.program.reader_facts import GUARDED, GUARDED_NAMES, NodeUse, position_of
+from toolfold.program.reader_facts import (
+    CATCHES_ATTRIBUTES,
+    CATCHES_IMPORTS,
+    CATCHES_NAMES,
+    CATCHES_TOOLS,
+    CATCHES_TYPES,
+    SPEAKS_OF_NAMES,
+    UNGUARDED,
+    NodeUse,
+    position_of,
+)
 from toolfold.program.rules.arguments import Fault, fault_in
+from toolfold.program.rules.reachability import Reachability
 from toolfold_guest.shared.call_style import ASYNC_PREFIX
 
 _FEW: Final = 6
+_CAUGHT: Final = CATCHES_ATTRIBUTES | CATCHES_NAMES | CATCHES_TOOLS | CATCHES_TYPES
 _MOST_GUESSES: Final = 16
 """Names looked up for a spelling mistake, for each program: it is linear in the number of tools."""
 _GIVES_ANYTHING: Final = frozenset({"anext", "eval", "getattr", "max", "min", "next"})
@@ -35,11 +47,16 @@ class ToolCallee(NamedTuple):
 class ToolCallCheck:
     """Judges the calls and tool imports of one program."""
 
-    def __init__(self, reader: ProgramReader, index: ToolIndex, known_names: Container[str]) -> None:
+    def __init__(
+        self, reader: ProgramReader, index: ToolIndex, known_names: Container[str], reachability: Reachability
+    ) -> None:
         self._reader = reader
         self._index = index
         self._known_names = known_names
+        self._reachability = reachability
         self._guesses: dict[str, str | None] = {}
+        self.caught: Fault | None = None
+        """The first fault in a `try` that may catch it: not certain to matter, and worth a hint."""
         self.tools: dict[ast.AST, ToolSpec] = {}
         """The tool of each call that was judged and found right."""
 
@@ -51,9 +68,12 @@ class ToolCallCheck:
                 fault = fault_in(use.node, callee.name, self._index.signature(callee.tool))
                 if fault is None:
                     self.tools[use.node] = callee.tool
-            if isinstance(fault, Fault):
-                yield fault
-                return
+            if isinstance(fault, Fault) and self._reachability.reach(use, UNGUARDED):
+                if self._reachability.reach(use, _CAUGHT):
+                    yield fault
+                    return
+                if not use.guard & SPEAKS_OF_NAMES:
+                    self.caught = self.caught or fault
 
     def subtraction_faults(self) -> Iterator[Fault]:
         """Tools written with their hyphens, which Python takes for minus signs."""
@@ -68,7 +88,7 @@ class ToolCallCheck:
 
     def import_faults(self) -> Iterator[Fault]:
         for node, _, guard in sorted(self._reader.imports, key=position_of):
-            if guard & GUARDED:
+            if guard & CATCHES_IMPORTS:
                 continue
             if isinstance(node, ast.ImportFrom):
                 yield from self._import_from_faults(node)
@@ -128,8 +148,6 @@ class ToolCallCheck:
             return ToolCallee(tool, name)
         if name in READY_NAMES:
             return self._hidden(node, use) if name in self._index.hidden else None
-        if use.guard & GUARDED_NAMES:
-            return None
         if use.node in self._reader.values.awaited or self._guess(name) is not None:
             return self._no_tool(name, "tools", node)
         return None
@@ -150,11 +168,11 @@ class ToolCallCheck:
                 return None
             module = f"{module}.{step}"
             if module not in self._index.modules:
-                return None if use.guard & GUARDED_NAMES else self._no_module(module, use.node)
+                return self._no_module(module, use.node)
         tool = _member(self._index.modules[module], name)
         if tool is not None:
             return ToolCallee(tool, f"{module}.{name}")
-        if name.startswith("_") or use.guard & GUARDED_NAMES or f"{module}.{name}" in self._index.modules:
+        if name.startswith("_") or f"{module}.{name}" in self._index.modules:
             return None
         return self._no_tool(name.removeprefix(ASYNC_PREFIX), module, use.node.func)
 

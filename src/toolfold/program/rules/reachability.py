@@ -1,0 +1,394 @@
+"""Reachability of code: what every run comes to, what depends on a branch, and what never runs.
+
+Only what the text shows counts: constants decide branches, calls and mentions bring functions to life.
+Nothing here knows names, tools or values of replies.
+"""
+
+from __future__ import annotations
+
+import ast
+import itertools
+import operator
+from collections.abc import Callable, Iterator
+from enum import IntEnum
+from functools import cached_property
+from itertools import pairwise
+from typing import Final
+
+from toolfold.program.reader import ProgramReader
+from toolfold.program.reader_facts import (
+    GUARDED,
+    MAYBE,
+    WITHIN,
+    Function,
+    Guard,
+    Kind,
+    NodeUse,
+    Scope,
+    is_generator,
+    last_name,
+)
+
+LOOPS: Final = (ast.For, ast.AsyncFor, ast.While)
+_CALLED_FOR_CERTAIN: Final = frozenset({"__init__", "__new__", "__post_init__", "__enter__", "__aenter__"})
+"""Methods that run wherever their class is used; `__str__` and its like may never be called."""
+_FEW: Final = 20
+_BLOCKS: Final = ("body", "orelse", "finalbody")
+_MOST_STEPS: Final = 1_000_000
+
+
+class Reach(IntEnum):
+    """How certain it is that a run comes to some code."""
+
+    NEVER = 0
+    BRANCH = 1
+    """On a branch that depends on what is not in the text."""
+    LIKELY = 2
+    """Unless a guard before it (`if not rows: return`) ends the function or the program."""
+    CERTAIN = 3
+
+
+class Reachability:
+    """Judges places in one program, within a budget: after that, nothing is certain."""
+
+    def __init__(self, tree: ast.Module, reader: ProgramReader) -> None:
+        self._tree = tree
+        self._reader = reader
+        self._budget = _MOST_STEPS
+        self._functions: dict[tuple[ast.AST, Guard], Reach] = {}
+        self._methods: dict[tuple[str, Guard], Reach] = {}
+        self._after: dict[ast.stmt, Reach] = {}
+        names = reader.names
+        self._awaited = reader.values.awaited if names.collects_errors else None
+        """The only calls whose errors are certainly raised; `None` for all."""
+        self._has_own_managers = not names.functions.isdisjoint({"__exit__", "__aexit__"}) or any(
+            name in uses
+            for name in ("contextmanager", "asynccontextmanager")
+            for uses in (names.loads, names.attributes)
+        )
+
+    def runs(self, use: NodeUse, guard: Guard = GUARDED) -> bool:
+        """Whether the code that a use stands in is run when the program is, as far as anyone can see.
+
+        Not in a `try` that may catch what `guard` says.
+        """
+        return self.reach(use, guard) >= Reach.LIKELY
+
+    def may_run(self, use: NodeUse) -> bool:
+        """The same, or on a branch."""
+        return self.reach(use) > Reach.NEVER
+
+    def comes_to(self, use: NodeUse) -> bool:
+        """Whether every run of the program comes to a use."""
+        return self.reach(use) is Reach.CERTAIN
+
+    def reach(self, use: NodeUse, guard: Guard = GUARDED) -> Reach:
+        if use.guard & (guard | MAYBE) or (use.guard & WITHIN and self._has_own_managers):
+            return Reach.NEVER
+        if self._awaited is not None and isinstance(use.node, ast.Call) and use.node not in self._awaited:
+            return Reach.NEVER
+        scope: Scope | None = use.scope
+        reach, body = Reach.CERTAIN, None
+        while scope is not None and reach:
+            if isinstance(scope.node, Function):
+                body = body or scope.node.body
+                reach = min(reach, self._reach_of_function(scope.node, scope.parent, guard))
+            scope = scope.parent
+        return reach and min(reach, self._reach_within(body or self._tree.body, use.node))
+
+    def stands_in_branch(self, node: ast.AST) -> bool:
+        return any(isinstance(outer, ast.If | ast.IfExp) for outer in self.path_to(node, self._tree.body) or ())
+
+    def path_to(self, node: ast.AST, body: list[ast.stmt]) -> list[ast.AST] | None:
+        """The nodes around one, from the statement of the block inwards, without itself."""
+        line = getattr(node, "lineno", 0)
+        for statement in body:
+            if statement.lineno <= line <= (statement.end_lineno or statement.lineno):
+                path = self._path_within(node, statement)
+                if path is not None:
+                    return path
+        return None
+
+    def _path_within(self, node: ast.AST, top: ast.AST) -> list[ast.AST] | None:
+        stack: list[tuple[ast.AST, list[ast.AST]]] = [(top, [])]
+        while stack and self._budget > 0:
+            current, path = stack.pop()
+            if current is node:
+                return path
+            self._budget -= 1
+            stack.extend((child, [*path, current]) for child in ast.iter_child_nodes(current))
+        return None
+
+    def _reach_within(self, body: list[ast.stmt], node: ast.AST) -> Reach:
+        """The reach of a node, once its function or the program begins."""
+        path = self.path_to(node, body)
+        if self._budget <= 0:
+            return Reach.NEVER
+        steps = [*(path or []), node]
+        reach, before, call = self._reach_in_block(body, steps), None, None
+        for outer, inner in pairwise(steps):
+            is_argument = isinstance(before, ast.Call | ast.keyword) and not _may_drop(call)
+            reach = min(reach, self._reach_of_step(outer, inner, is_argument=is_argument))
+            for field in _BLOCKS:
+                block = getattr(outer, field, None)
+                if isinstance(block, list):
+                    reach = min(reach, self._reach_in_block(block, steps))
+            before, call = outer, outer if isinstance(outer, ast.Call) else call
+        return reach
+
+    def _reach_in_block(self, block: list[ast.stmt], steps: list[ast.AST]) -> Reach:
+        reach = Reach.CERTAIN
+        for statement in block:
+            if any(statement is step for step in steps):
+                return reach
+            reach = min(reach, self._reach_after(statement))
+        return Reach.CERTAIN
+
+    def _reach_after(self, statement: ast.stmt) -> Reach:
+        if statement not in self._after:
+            self._after[statement] = self._judge_end(statement)
+        return self._after[statement]
+
+    def _judge_end(self, statement: ast.stmt) -> Reach:
+        if statement in self._returns:
+            return Reach.NEVER
+        match statement:
+            case ast.Return() | ast.Raise() | ast.Break() | ast.Continue():
+                return Reach.NEVER
+            case ast.Expr(value=value) if _is_exit(value):
+                return Reach.NEVER
+            case ast.While(test=test) if self.constant(test) and not _breaks(statement):
+                return Reach.NEVER
+            case ast.If(test=test, body=body, orelse=orelse):
+                blocks = [min(map(self._reach_after, block), default=Reach.CERTAIN) for block in (body, orelse)]
+                is_true = self.constant(test)
+                if is_true is not None:
+                    return blocks[not is_true]
+                return Reach.LIKELY if min(blocks) < max(blocks) else min(blocks)
+        return Reach.LIKELY if _may_end_early(statement, self._returns) else Reach.CERTAIN
+
+    def _reach_of_step(self, outer: ast.AST, inner: ast.AST, *, is_argument: bool) -> Reach:
+        match outer:
+            case ast.If() | ast.IfExp() | ast.While() if inner is not outer.test:
+                is_true = self.constant(outer.test)
+                in_body = inner is outer.body or (isinstance(outer.body, list) and any(inner is x for x in outer.body))
+                if is_true is not None and not (isinstance(outer, ast.While) and not in_body):
+                    return Reach.CERTAIN if is_true == in_body else Reach.NEVER
+                return Reach.CERTAIN if isinstance(outer, ast.While) and in_body else Reach.BRANCH
+            case ast.BoolOp() if inner is not outer.values[0]:
+                tests = [self.constant(value) for value in itertools.takewhile(lambda x: x is not inner, outer.values)]
+                is_or = isinstance(outer.op, ast.Or)
+                return Reach.NEVER if is_or in tests else Reach.BRANCH if None in tests else Reach.CERTAIN
+            case ast.For(body=body) if any(inner is statement for statement in body):
+                return Reach.NEVER if self.constant(outer.iter) is False else Reach.CERTAIN
+            case ast.For(orelse=orelse) | ast.AsyncFor(orelse=orelse) if any(inner is x for x in orelse):
+                return Reach.BRANCH if _breaks(outer) else Reach.CERTAIN
+            case ast.Compare(comparators=[_, *later]) if any(inner is x for x in later):
+                return Reach.BRANCH
+            case ast.Try(handlers=[_, *_]) | ast.TryStar():  # what stands before it may raise, and be caught
+                if inner is outer.body[0]:
+                    return Reach.CERTAIN
+                return Reach.BRANCH if any(inner is x for x in outer.orelse) else Reach.LIKELY
+            case ast.Assert(msg=message) if inner is message:
+                return Reach.BRANCH
+            case ast.match_case():
+                return Reach.BRANCH
+            case ast.ListComp() | ast.SetComp() | ast.DictComp() | ast.GeneratorExp() if not isinstance(
+                inner, ast.comprehension
+            ):
+                if any(self.constant(loop.iter) is False for loop in outer.generators):
+                    return Reach.NEVER
+                is_lazy = isinstance(outer, ast.GeneratorExp) and not is_argument
+                return Reach.BRANCH if is_lazy or any(loop.ifs for loop in outer.generators) else Reach.CERTAIN
+            case ast.Lambda() if not is_argument:
+                return Reach.BRANCH
+        return Reach.CERTAIN
+
+    # Values that the text decides
+
+    def constant(self, test: ast.expr) -> bool | None:
+        """The truth of a test that depends on constants alone; `None` for any other."""
+        try:
+            return bool(self._value(test, 0))
+        except (_Unknown, TypeError, ValueError, OverflowError):
+            return None
+
+    # object: whatever a constant of the program is.
+    def _value(self, node: ast.expr, depth: int) -> object:
+        if depth > _FEW:
+            raise _Unknown
+        match node:
+            case ast.Constant(value=value):
+                return value
+            case ast.Name(id="__name__"):
+                return "__main__"
+            case ast.Name(id="TYPE_CHECKING") | ast.Attribute(attr="TYPE_CHECKING"):
+                return False
+            case ast.Name(id=name):
+                return self._only_value(name)
+            case ast.UnaryOp(op=ast.Not(), operand=operand):
+                return not self._value(operand, depth + 1)
+            case ast.BoolOp(op=kind, values=values):
+                return _join([self.constant(value) for value in values], is_or=isinstance(kind, ast.Or))
+            case ast.Compare(left=first, ops=[kind], comparators=[second]) if type(kind) in _COMPARE:
+                return _COMPARE[type(kind)](self._value(first, depth + 1), self._value(second, depth + 1))
+            case ast.List(elts=[]) | ast.Tuple(elts=[]) | ast.Dict(keys=[]):
+                return ()
+            case ast.Call(func=ast.Name(id="list" | "dict" | "set" | "tuple"), args=[], keywords=[]):
+                return ()
+            case ast.Call(func=ast.Name(id="range" | "len" as name), args=[argument]):
+                return _MEASURE[name](self._value(argument, depth + 1))
+        raise _Unknown
+
+    def _only_value(self, name: str) -> object:
+        """The constant that a name of the module is bound to, once; of a list or a dict the content may change."""
+        root = self._reader.root
+        value = root.values.get(name)
+        is_bound_elsewhere = any(name in scope.bound for scope in root.scopes if scope is not root)
+        if not isinstance(value, ast.Constant) or is_bound_elsewhere or name in root.rebound:
+            raise _Unknown
+        return value.value
+
+    # Functions
+
+    def _reach_of_function(self, node: Function, owner: Scope | None, guard: Guard) -> Reach:
+        reach = self._functions.get((node, guard))
+        if reach is None:
+            # While it is looked for: a function that only calls itself is not used.
+            self._functions[node, guard] = Reach.NEVER
+            reach = Reach.NEVER if owner is None else self._reach_of_name(node.name, owner, guard)
+            if any(map(_is_use, node.decorator_list)):
+                reach = Reach.BRANCH  # a decorator may call it, keep it or drop it
+            if is_generator(node):
+                reach = min(reach, Reach.LIKELY)  # to call it runs nothing of it
+            self._functions[node, guard] = reach
+        return reach
+
+    def _reach_of_name(self, name: str, owner: Scope, guard: Guard, *, needs_no_call: bool = False) -> Reach:
+        while owner.kind is Kind.FUNCTION and owner.node is None and owner.parent is not None:
+            owner = owner.parent  # the scope of type parameters
+        if owner.kind is Kind.CLASS:
+            if not isinstance(owner.node, ast.ClassDef) or owner.parent is None:
+                return Reach.NEVER
+            is_implied = name in _CALLED_FOR_CERTAIN
+            reach = Reach.CERTAIN if is_implied else self._reach_of_method(name, guard)
+            reach_of_class = self._reach_of_name(owner.node.name, owner.parent, guard, needs_no_call=not is_implied)
+            return min(reach, reach_of_class)
+        uses = self._reader.names.loads.get(name, [])
+        own_uses = (use for use in uses if use.scope.find(name) is owner)
+        return self._best(own_uses, guard, needs_no_call=needs_no_call)
+
+    def _reach_of_method(self, method: str, guard: Guard) -> Reach:
+        """Of living code that reads an attribute of that name."""
+        uses = self._reader.names.attributes.get(method, [])
+        if not uses or method.startswith("__"):
+            return Reach.NEVER
+        key = method, guard
+        if key not in self._methods:
+            self._methods[key] = Reach.NEVER  # while it is looked for: a method that only itself asks for is unused
+            if not self._is_ambiguous(method):
+                self._methods[key] = Reach.LIKELY if len(uses) > _FEW else self._best(iter(uses), guard)
+        return self._methods[key]
+
+    def _best(self, uses: Iterator[NodeUse], guard: Guard, *, needs_no_call: bool = False) -> Reach:
+        best = Reach.NEVER
+        for use in uses:
+            reach = self.reach(use, guard)
+            if use.node not in self._called:
+                name = getattr(use.node, "id", "")
+                is_caught = self._awaited is not None and name in self._reader.names.coroutines
+                reach = Reach.NEVER if is_caught else reach if needs_no_call else min(reach, Reach.BRANCH)
+            best = max(best, reach)
+            if best is Reach.CERTAIN:
+                break
+        return best
+
+    @cached_property
+    def _called(self) -> set[ast.expr]:
+        """What is called at once, with an effect at once; a mere mention of a function may never call it."""
+        values, coroutines = self._reader.values, self._reader.names.coroutines
+        idle = {call for call, _, _ in values.assigned} | {use.node for use in values.dropped}
+        return {
+            use.node.func
+            for use in self._reader.calls
+            if last_name(use.node.func) not in coroutines
+            or use.node in values.awaited
+            or (use.node not in idle and self._awaited is None)
+        }
+
+    @cached_property
+    def _returns(self) -> set[ast.AST]:
+        """Top-level `return` statements, which the check has made expressions."""
+        return set(self._reader.shape.top_level_returns)
+
+    def _is_ambiguous(self, method: str) -> bool:
+        """Whether several classes have a method of that name, so that nobody knows whose is asked for."""
+        classes = (node for node in ast.walk(self._tree) if isinstance(node, ast.ClassDef))
+        names = [getattr(statement, "name", "") for node in classes for statement in node.body]
+        return names.count(method) > 1
+
+
+class _Unknown(Exception):
+    """The text alone does not say; never leaves this module."""
+
+
+_MEASURE: Final[dict[str, Callable[..., object]]] = {"range": range, "len": len}
+_USING: Final = frozenset(
+    {"all", "any", "dict", "extend", "gather", "join", "list", "max", "min", "print", "reduce", "set", "sort", "sorted",
+     "sum", "tuple"}
+)  # fmt: skip
+"""Functions that use up a generator, or call a key function, at once."""
+_COMPARE: Final[dict[type[ast.cmpop], Callable[..., object]]] = {
+    ast.Eq: operator.eq, ast.NotEq: operator.ne, ast.Lt: operator.lt, ast.LtE: operator.le, ast.Gt: operator.gt,
+    ast.GtE: operator.ge, ast.Is: operator.is_, ast.IsNot: operator.is_not,
+}  # fmt: skip
+
+
+def _join(tests: list[bool | None], *, is_or: bool) -> bool:
+    if is_or in tests:
+        return is_or
+    if None in tests:
+        raise _Unknown
+    return not is_or
+
+
+def _is_use(decorator: ast.expr) -> bool:
+    """Whether a decorator may call what it decorates, or keep it for others to call."""
+    return not (isinstance(decorator, ast.Name) and decorator.id in ("staticmethod", "classmethod", "property"))
+
+
+def _may_drop(call: ast.AST | None) -> bool:
+    """Whether a call may leave a function unused that it is given, as `d.get(key, lambda: ...)` and `map` do."""
+    if not isinstance(call, ast.Call) or last_name(call.func) not in _USING:
+        return True
+    return any(isinstance(argument, ast.List | ast.Tuple) and not argument.elts for argument in call.args)
+
+
+def _is_exit(node: ast.AST) -> bool:
+    match node:
+        case ast.Call(func=ast.Name(id="exit" | "quit") | ast.Attribute(attr="exit" | "_exit")):
+            return True
+    return False
+
+
+def _breaks(loop: ast.AST) -> bool:
+    return any(isinstance(node, ast.Break) for node in ast.walk(loop))
+
+
+def _may_end_early(statement: ast.stmt, returns: set[ast.AST]) -> bool:
+    """Whether it may leave the block it stands in; not by the functions and classes in it."""
+    stack: list[tuple[ast.AST, bool]] = [(statement, False)]
+    while stack:
+        node, in_loop = stack.pop()
+        match node:
+            case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef() | ast.Lambda():
+                continue
+            case ast.Return() | ast.Raise():
+                return True
+            case ast.Break() | ast.Continue() if not in_loop:
+                return True
+        if _is_exit(node) or node in returns:
+            return True
+        in_loop = in_loop or isinstance(node, LOOPS)
+        stack.extend((child, in_loop) for child in ast.iter_child_nodes(node))
+    return False
