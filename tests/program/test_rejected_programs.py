@@ -991,17 +991,6 @@ IMPORTS = [
         id="socket",
     ),
     pytest.param(
-        "from multiprocessing import Pool\nPool(2)\n",
-        Problem(
-            kind="import",
-            message="'multiprocessing.Pool' cannot work here: no process can be started; use 'ThreadPoolExecutor' or 'asyncio.gather' instead",
-            line=2,
-            column=1,
-            source="Pool(2)\n^",
-        ),
-        id="multiprocessing",
-    ),
-    pytest.param(
         "import tkinter as tk\nroot = tk.Tk()\n",
         Problem(
             kind="import",

@@ -22,6 +22,8 @@ from toolfold_guest.stdlib_names import count_from, thread_count, thread_ident
 QUIET_SECONDS = 0.05
 _BLOCKED = object()
 """Waits for a reply without a future: a thread, or the main thread in place."""
+stopped_threads: set[int] = set()
+"""Those that end with their current call."""
 
 
 class ToolError(Exception):
@@ -181,7 +183,10 @@ class Channel:
                 for reply in batch:
                     self._settle(reply)
                 self._turn.notify_all()
-            return _open(self._arrived.pop(call_id))
+            reply = self._arrived.pop(call_id)
+        if thread_ident() in stopped_threads:
+            raise SystemExit
+        return _open(reply)
 
     def _queue(self, index: int, text: str, line: int, waiter: object) -> int:
         call_id = self.unsent.add(index, text, line)

@@ -1,7 +1,6 @@
 """Reserved names of every program, and the modules that a jail lacks, with their error messages."""
 
 import builtins
-import sys
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
@@ -38,17 +37,8 @@ SCIENCE_LIBRARIES: Final = ("scipy", "scipy.stats", "scipy.optimize", "sklearn",
 
 NETWORK = "there is no network"
 PROCESS = "no process can be started"
-WORKERS = f"{PROCESS}; use 'ThreadPoolExecutor' or 'asyncio.gather' instead"
 
 _FEW = 6
-_WORKERS = {
-    "concurrent.futures.process": "concurrent.futures.ProcessPoolExecutor",
-    "multiprocessing.managers": "multiprocessing.Manager",
-    "multiprocessing.pool": "multiprocessing.Pool",
-    "multiprocessing.process": "multiprocessing.Process",
-}
-"""Who asked for a process, by the module in which it did, the outermost first."""
-
 tools: list[Mapping[str, int]] = [{}]
 """What to call instead, in this program; set without a call, which would take a guest some pages."""
 
@@ -120,19 +110,7 @@ def library_of(path: str) -> str | None:
 
 
 def message(module: str, reason: str) -> str:
-    worker = _worker() if reason is PROCESS else None
-    if worker:
-        return f"{worker!r} cannot work here: {WORKERS}"
     names = list(tools[0])
     few = ", ".join(names[:_FEW]) + (", ..." if len(names) > _FEW else "")
     instead = f"; call a tool instead: {few}" if names else ", and this program has no tools"
     return f"{module!r} cannot work here: {reason}{instead}"
-
-
-def _worker() -> str | None:
-    """What a library for workers was asked to start, if it is one that asks for a process."""
-    frame, modules = sys._getframe(1), set[str]()
-    while frame.f_back is not None:
-        frame = frame.f_back
-        modules.add(frame.f_globals.get("__name__", ""))
-    return next((name for module, name in _WORKERS.items() if module in modules), None)

@@ -6,17 +6,22 @@ a failure still catch it.
 
 import _posixsubprocess
 import functools
-import importlib
+import importlib.abc
+import importlib.machinery
 import os
 import socket
 import subprocess
 import sys
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from toolfold_guest.shared.reserved_names import NETWORK, PROCESS, message
 
+_MOST_CPUS = 16
+_STARTS_PROCESSES = frozenset(
+    {"concurrent.futures.process", "multiprocessing", "multiprocessing.managers", "multiprocessing.pool"}
+)
 _SYSTEM_FAILED = (-1, 127 << 8)
 """What `os.system` gives where the system starts no process."""
 
@@ -34,6 +39,35 @@ def prepare() -> None:
     # Its semaphores, which threads use as well, would need a shared file.
     sys.modules["_multiprocessing"] = module = types.ModuleType("_multiprocessing")
     module.__getattr__ = _semaphores  # type: ignore[method-assign]  # of a module, which has it from its dict
+    sys.meta_path.insert(0, _ProcessFinder())
+    for name in ("cpu_count", "process_cpu_count"):
+        if hasattr(os, name):
+            _replace(os, name, _with_most_cpus(getattr(os, name)))
+
+
+class _ProcessFinder(importlib.abc.MetaPathFinder):
+    """Has `multiprocessing` and `ProcessPoolExecutor` start threads."""
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: types.ModuleType | None = None
+    ) -> importlib.machinery.ModuleSpec | None:
+        if fullname not in _STARTS_PROCESSES:
+            return None
+        spec = importlib.machinery.PathFinder.find_spec(fullname, path)
+        if spec is not None and spec.origin is not None:
+            process_threads = importlib.import_module("toolfold_guest.stdlib.process_threads")
+            spec.loader = process_threads.Loader(fullname, spec.origin)
+        return spec
+
+
+def _with_most_cpus(count: Callable[[], int | None]) -> Callable[[], int | None]:
+    """A pool has as many workers by default, and a program can have few threads."""
+
+    @functools.wraps(count)
+    def wrapper() -> int | None:
+        return min(count() or 1, _MOST_CPUS)
+
+    return wrapper
 
 
 def _without_shared_memory(statvfs: Callable[..., Any]) -> Callable[..., Any]:

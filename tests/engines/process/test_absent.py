@@ -11,7 +11,6 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 NETWORK = "'socket' cannot work here: there is no network; call a tool instead: price, search_tools"
 PROCESS = "cannot work here: no process can be started; call a tool instead: price, search_tools"
-WORKERS = "cannot work here: no process can be started; use 'ThreadPoolExecutor' or 'asyncio.gather' instead"
 
 
 def price(ticker: str) -> int:
@@ -46,23 +45,6 @@ async def runtime() -> AsyncIterator[Runtime]:
         ("import subprocess", "subprocess.check_output('ls', shell=True)", f"PermissionError: [Errno 1] 'subprocess' {PROCESS}"),
         ("import os", "os.popen('ls')", f"PermissionError: [Errno 1] 'subprocess' {PROCESS}"),
         ("import os", "os.system('ls')", f"PermissionError: [Errno 1] 'os.system' {PROCESS}"),
-        (
-            "import multiprocessing",
-            "multiprocessing.Process(target=print).start()",
-            f"PermissionError: [Errno 1] 'multiprocessing.Process' {WORKERS}",
-        ),
-        (
-            "import multiprocessing as mp",
-            "[mp.set_start_method('spawn'), mp.Process(target=print).start()]",
-            f"PermissionError: [Errno 1] 'multiprocessing.Process' {WORKERS}",
-        ),
-        ("import multiprocessing as mp", "mp.Pool(2)", f"PermissionError: [Errno 1] 'multiprocessing.Pool' {WORKERS}"),
-        ("import multiprocessing as mp", "mp.Manager()", f"PermissionError: [Errno 1] 'multiprocessing.Manager' {WORKERS}"),
-        (
-            "from concurrent.futures import ProcessPoolExecutor",
-            "ProcessPoolExecutor().submit(abs, 1)",
-            f"PermissionError: [Errno 1] 'concurrent.futures.ProcessPoolExecutor' {WORKERS}",
-        ),
     ],
 )  # fmt: skip
 async def test_such_a_call_says_why_it_cannot_work(imports: str, call: str, message: str, runtime: Runtime) -> None:

@@ -20,7 +20,7 @@ from toolfold.program.reader import ProgramReader
 from toolfold.program.reader_facts import NodeUse
 from toolfold.program.rules.arguments import Fault
 from toolfold.program.rules.reachability import Reachability
-from toolfold_guest.shared.reserved_names import LIBRARIES, NOTEBOOK_MODULES, WORKERS, library_of
+from toolfold_guest.shared.reserved_names import LIBRARIES, NOTEBOOK_MODULES, library_of
 
 _NETWORK: Final = frozenset(
     {
@@ -29,12 +29,10 @@ _NETWORK: Final = frozenset(
     }
 ) | LIBRARIES.keys()  # fmt: skip
 _PROCESS: Final = frozenset({"os", "pexpect", "pty", "sh", "subprocess"})
-_WORKERS: Final = frozenset({"concurrent.futures", "multiprocessing"})
 _DISPLAY: Final = frozenset({"curses", "idlelib", "pygame", "tkinter", "turtle", "turtledemo", "webbrowser"})
 _BLOCKED: Final = (
     (_NETWORK, "there is no network", True),
     (_PROCESS, "no process can be started", True),
-    (_WORKERS, WORKERS, False),
     (_DISPLAY, "there is no display; print, or save a figure with matplotlib", False),
 )
 """Modules, why they cannot work, and whether a tool can do it instead."""
@@ -189,8 +187,6 @@ _CALLS: Final[dict[str, Sequence[str]]] = {
     "ftplib": ("FTP", "FTP_TLS"),
     "imaplib": ("IMAP4", "IMAP4_SSL"),
     "poplib": ("POP3", "POP3_SSL"),
-    "multiprocessing": ("Manager", "Pool"),
-    "concurrent.futures": ("ProcessPoolExecutor",),
     "pty": ("fork", "spawn"),
     **{name: library.calls.split() for name, library in LIBRARIES.items() if library.calls},
     "tkinter": ("Tk", "mainloop"),
