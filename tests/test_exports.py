@@ -23,6 +23,7 @@ MOST_NAMES = 40
 def test_the_names_of_the_package_are_these() -> None:
     assert toolfold.__all__ == [
         "Answers",
+        "ApiAuth",
         "BackgroundExecution",
         "Call",
         "CallContext",

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from toolfold.sources.function_tools import as_tool, tool
     from toolfold.sources.openapi.source import openapi_tools
     from toolfold.sources.shell_commands import shell_tool
+    from toolfold.sources.web.credentials import ApiAuth
     from toolfold.tools.policy import Policy
     from toolfold.tools.tool import CallContext, Decision, Tool
 
@@ -42,6 +43,7 @@ __version__ = "0.2.0.dev0"
 
 __all__ = [
     "Answers",
+    "ApiAuth",
     "BackgroundExecution",
     "Call",
     "CallContext",
@@ -99,6 +101,7 @@ __getattr__ = lazy_exports(
         "as_tool": "toolfold.sources.function_tools",
         "drive": "toolfold.execution.registry",
         "from_config": "toolfold.interfaces.config_runtime",
+        "ApiAuth": "toolfold.sources.web.credentials",
         "openapi_tools": "toolfold.sources.openapi.source",
         "prompt_text": "toolfold.prompts.python_stubs",
         "refuse_approvals": "toolfold.execution.registry",

@@ -88,6 +88,10 @@ class ToolError(ToolfoldError):
     """It failed before it did anything, so another call cannot do a thing twice."""
     retry_after_seconds: float = 0.0
     """How long its side asks callers to wait before the next call."""
+    status: int | None = None
+    """The HTTP status, where an API answered with an error; programs read it as `error.status`, like the next."""
+    body: object = None
+    """The parsed body of that answer."""
     tool_unavailable: bool | None = None
     """Whether the tool is down, which the circuit breaker counts; `None`: its cause says so."""
 

@@ -128,6 +128,7 @@ class Reply(msgspec.Struct, frozen=True, kw_only=True, eq=False):
 
     call_id: int
     value: Value = None
+    """Of an error, `None` or what the exception has besides its text: `{"status": 404, "body": ...}`."""
     error: str | None = None
     """The whole text of the `ToolError` that the program sees; `None` for a success."""
     size_bytes: int | None = None

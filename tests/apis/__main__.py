@@ -35,14 +35,14 @@ OTHERS = (
         styles="3.1 in YAML, a key in a header",
         accepted=50,
         refused=40,
-        auth=ApiAuth(kind="header", name="X-Figma-Token", secret="a-made-up-token"),
+        auth=ApiAuth(type="header", name="X-Figma-Token", secret="a-made-up-token"),
     ),
     Public(
         path="@directus/specs/dist/openapi.json",
         styles="lists joined by commas, JSON in the query, a key in the query, multipart",
         accepted=120,
         refused=50,
-        auth=ApiAuth(kind="query", name="access_token", secret="a-made-up-token"),
+        auth=ApiAuth(type="query", name="access_token", secret="a-made-up-token"),
         gives_all=True,
     ),
     Public(
@@ -57,7 +57,7 @@ OTHERS = (
         styles="3.1 in JSON, a bearer token, headers, multipart with files",
         accepted=45,
         refused=40,
-        auth=ApiAuth(kind="bearer", secret="a-made-up-token"),
+        auth=ApiAuth(type="bearer", secret="a-made-up-token"),
         gives_all=True,
     ),
 )

@@ -41,4 +41,4 @@ def _api(config: Config, api: ApiConfig) -> Api:
 
 def _auth(auth: AuthConfig) -> ApiAuth:
     options = auth.model_dump(exclude={"type", "secret"}, exclude_none=True)
-    return ApiAuth(kind=auth.type, secret="" if auth.secret is None else auth.secret.get_secret_value(), **options)
+    return ApiAuth(type=auth.type, secret="" if auth.secret is None else auth.secret.get_secret_value(), **options)

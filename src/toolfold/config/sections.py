@@ -164,14 +164,15 @@ Globs = tuple[Text, ...]
 
 
 _NEEDS: Final = {
-    "bearer": (), "basic": ("username",), "header": ("name",), "query": ("name",), "oauth2": ("token_url", "client_id"),
+    "bearer": (), "basic": ("username",), "header": ("name",), "query": ("name",), "cookie": ("name",),
+    "oauth2": ("token_url", "client_id"),
 }  # fmt: skip
 
 
 class AuthConfig(Section):
     """How an API is told who calls. The secret is added after the policy has allowed a call; no program sees it."""
 
-    type: Literal["bearer", "basic", "header", "query", "oauth2"]
+    type: Literal["bearer", "basic", "header", "query", "cookie", "oauth2"]
     """`oauth2` is the client credentials grant; its tokens are renewed."""
     secret: SecretStr | None = None
     """The token, password, key or client secret. Use a variable."""
@@ -180,7 +181,7 @@ class AuthConfig(Section):
     username: Text | None = None
     """basic: the user name."""
     name: Text | None = None
-    """header, query: the name of the header or of the query parameter."""
+    """header, query, cookie: the name of the header, of the query parameter or of the cookie."""
     token_url: Url | None = None
     """oauth2: where tokens are issued."""
     client_id: Text | None = None

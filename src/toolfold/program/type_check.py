@@ -240,7 +240,8 @@ class Question:
         if wrong is None:
             return None
         message = (
-            f"{tool.name!r} argument {argument!r} must be {wrong.expected}, got {_describe_type(type_text, shapes)}"
+            f"{tool.name!r} argument {signature.keyword_of(argument)!r} must be {wrong.expected}, "
+            f"got {_describe_type(type_text, shapes)}"
         )
         return problem_at(self._program, "wrong_type", message, line, column)
 

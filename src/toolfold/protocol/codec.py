@@ -262,9 +262,11 @@ def encode_start(options: Mapping[str, Any]) -> bytes:
 
 def encode_reply(reply: Reply) -> bytes:
     """A reply as the guest reads it; media become tuples, which no tool value is made of."""
-    # The guest raises `ToolError` with this text where the call was made.
+    # The guest raises `ToolError` with this text, and these attributes, where the call was made.
     if reply.error is not None:
-        return framed((REPLY, reply.call_id, False, reply.error, False))
+        value = reply.value
+        details = value if isinstance(value, dict) and value.keys() == {"status", "body"} else False
+        return framed((REPLY, reply.call_id, False, reply.error, details))
     try:
         body = marshal.dumps((REPLY, reply.call_id, True, reply.value, False))
         return HEADER.pack(len(body)) + body  # as `framed` does: there is one for each call

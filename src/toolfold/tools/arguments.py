@@ -16,6 +16,7 @@ import msgspec
 from toolfold.errors import ToolArgumentsInvalid
 from toolfold.models import Json, ToolSpec, Value
 from toolfold.prompts.schema_types import target_of
+from toolfold.prompts.wording import respell
 from toolfold.tools.sendable_values import json_size, show_path
 
 ArgumentCheck: TypeAlias = Callable[[Mapping[str, Value]], Mapping[str, Value]]
@@ -132,16 +133,17 @@ def wrong(path: Sequence[str | int], must: str, value: object) -> str:
 
 def missing(path: Sequence[str | int]) -> str:
     """`ticker is missing`."""
-    return f"{show_path(path)} is missing"
+    return f"{_place(path)} is missing"
 
 
 def unknown(path: Sequence[str | int], parameters: Collection[str]) -> str:
     """`no parameter 'tiker'; did you mean 'ticker'?`."""
     *outer, name = path
     if outer:
-        return f"{show_path(outer)} has no key {name!r}"
-    close = difflib.get_close_matches(str(name), parameters, n=1)
-    hint = f"did you mean {close[0]!r}?" if close else f"it takes {', '.join(parameters) or 'none'}"
+        return f"{_place(outer)} has no key {name!r}"
+    keywords = [*map(respell, parameters)]
+    close = difflib.get_close_matches(respell(str(name)), keywords, n=1)
+    hint = f"did you mean {close[0]!r}?" if close else f"it takes {', '.join(keywords) or 'none'}"
     return f"no parameter {name!r}; {hint}"
 
 
@@ -200,7 +202,10 @@ def _must_be(types: Iterable[str]) -> str:
 
 
 def _place(path: Sequence[str | int]) -> str:
-    return show_path(path) if path else "the arguments"
+    """Where a value stands; an argument as programs write it, with its own name if that is another."""
+    if not path or not isinstance(path[0], str) or respell(path[0]) == path[0]:
+        return show_path(path) if path else "the arguments"
+    return f"{show_path([respell(path[0]), *path[1:]])} ({path[0]!r})"
 
 
 # ----------------------------------------------------------------------------------------------------

@@ -38,7 +38,7 @@ from toolfold.program.rules.arguments import IDEMPOTENCY_KEY, InputSignature
 from toolfold.tools.arguments import argument_check, bad_argument, wrong
 from toolfold.tools.catalog import Catalog
 from toolfold.tools.error_text import error_for_log, hide_arguments, mask_secrets, traceback_of
-from toolfold.tools.sendable_values import is_plain, json_size, to_sized_value
+from toolfold.tools.sendable_values import is_plain, json_size, to_sized_value, to_value
 from toolfold.tools.tool import CallContext, Tool
 
 Caller: TypeAlias = Literal["code", "direct"]
@@ -125,7 +125,9 @@ class Router:
         # Whatever a tool raises, its program must hear of it, and the host's loop must not end.
         except BaseException as error:  # noqa: BLE001
             text = error_text(call.tool, error)
-            reply = Reply(call_id=call.id, error=text, meta=request.meta, traceback=_traceback(call, error))
+            details = _details(error)
+            where = _traceback(call, error)
+            reply = Reply(call_id=call.id, value=details, error=text, meta=request.meta, traceback=where)
         else:
             reply = Reply(call_id=call.id, value=value, size_bytes=request.size_bytes, meta=request.meta)
         if caller == "direct":
@@ -187,6 +189,15 @@ def _tell(call: Call, reply: Reply, seconds: float) -> None:
         ending = f"failed: {error_for_log(reply.error, call.arguments)}"
     size = json_size(call.arguments)
     _calls.debug("direct call %s(%d bytes) %.1f ms, %s", call.tool, size, seconds * 1000, ending)
+
+
+def _details(error: BaseException) -> Value:
+    if not isinstance(error, ToolError) or error.status is None:
+        return None
+    try:
+        return {"status": error.status, "body": to_value(error.body)}
+    except ToolError:  # a tool of the user may have put anything there
+        return {"status": error.status, "body": None}
 
 
 def _traceback(call: Call, error: BaseException) -> str:

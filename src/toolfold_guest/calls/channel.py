@@ -30,6 +30,10 @@ class ToolError(Exception):
     """A tool call failed; the text says which and why."""
 
     __module__ = "__main__"
+    status: int | None = None
+    """The HTTP status, where an API answered with an error."""
+    body: Any = None
+    """The parsed body of that answer."""
 
 
 class Habits:
@@ -247,7 +251,10 @@ def _open(reply: Any) -> Any:
     _, _, is_ok, value, has_media = reply
     if is_ok:
         return revive(value) if has_media else value
-    raise ToolError(value)
+    error = ToolError(value)
+    if has_media:  # for an error: its attributes
+        error.status, error.body = has_media["status"], has_media["body"]
+    raise error
 
 
 def _resolve(future: Any, reply: Any) -> None:

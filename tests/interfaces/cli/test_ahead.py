@@ -21,7 +21,7 @@ LINES = [
     ["-c", "-1"],
     ["p.py", "--tools", "a.py", "--tools", "b"],
     ["--json", "p.py", "--file", "a.csv", "--file", "b/c.csv", "--out", "d"],
-    ["-v", "-c", "1", "--ledger", "memory", "--api", "x=spec.json"],
+    ["-v", "-c", "1", "--ledger", "memory", "--api", "x=spec.json", "--api-base-url", "http://localhost"],
     ["--verbose", "p.py", "--json", "--json"],
 ]
 UNUSUAL = [

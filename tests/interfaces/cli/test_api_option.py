@@ -36,3 +36,29 @@ def test_a_document_that_is_not_there_is_wrong_usage(tmp_path, monkeypatch, capf
         2,
         "toolfold: API 'missing.json': the document cannot be read: no such file or directory\n",
     )
+
+
+def test_a_file_that_names_localhost_is_called_where_the_command_line_says(tmp_path, monkeypatch, capfd):
+    monkeypatch.chdir(tmp_path)
+    local = {**DOCUMENT, "servers": [{"url": "http://localhost:1/v1"}]}
+    (tmp_path / "shop.json").write_text(json.dumps(local))
+    (tmp_path / "program.py").write_text("print(await shop_op())")
+    run = ["run", "--ledger", "memory", "program.py", "--api", "shop=shop.json"]
+
+    with Serving(answer) as server:
+        codes = [
+            run_command([*run, "--api-base-url", server.url]),
+            run_command([*run, "--api-base-url", f"shop={server.url}/v2", "--api", f"other={server.url}/openapi.json"]),
+            run_command(["tools", "list", "--api", "shop=shop.json", "--api-base-url", server.url]),
+            run_command(run),
+            run_command([*run, "--api-base-url", f"shoop={server.url}"]),
+        ]
+
+    captured = capfd.readouterr()
+    assert codes == [0, 0, 0, 2, 2]
+    assert captured.out == "{'asked': '/a'}\n{'asked': '/v2/a'}\nshop_op  Get it\n"
+    assert captured.err == (
+        "toolfold: API 'shop': the document's server 'localhost' is at a private address; if that is meant, set 'base_url', "
+        "or --api-base-url on the command line\n"
+        "toolfold: --api-base-url is for no --api named 'shoop'; add --api NAME=SPEC\n"
+    )

@@ -8,10 +8,12 @@ import pytest
 
 import toolfold
 from tests.sources.openapi.serving import Answer, Serving, called
+from toolfold import prompt_text
 from toolfold.errors import ToolArgumentsInvalid, ToolError, ToolFailed
 from toolfold.models import Media
 from toolfold.sources.openapi.source import openapi_tools
 from toolfold.sources.web.credentials import ApiAuth
+from toolfold.tools.arguments import argument_check
 from toolfold.tools.catalog import Catalog
 from toolfold.tools.router import Router
 from toolfold.tools.router_steps import Retry, wrappers
@@ -380,7 +382,7 @@ LISTED = {
 )  # fmt: skip
 def test_a_query_that_a_program_made_up_has_only_what_the_operation_takes(tmp_path, query, error):
     with Serving(lambda _: Answer()) as server:
-        auth = ApiAuth(kind="query", name="api_key", secret="key-12345678")
+        auth = ApiAuth(type="query", name="api_key", secret="key-12345678")
         tools = api(tmp_path, server, LISTED, auth=auth)
         outcome = toolfold.run_sync(f"await api_op(id=1, next_query={query!r})", tools=tools)
 
@@ -422,3 +424,197 @@ def test_what_stands_beside_a_link_is_read_up_to_a_length(tmp_path, words, follo
         value = called(api(tmp_path, server, LISTED), "op", id=1, with_response=True)
 
     assert value["next"] == following
+
+
+def one_operation(path="/a", method="get", **more):
+    return {path: {method: {"operationId": "op", "responses": OK, **more}}}
+
+
+@pytest.mark.parametrize(
+    ("path", "arguments", "asked"),
+    [
+        ("/files/{id}#copy", {"id": 7}, "/v1/files/7"),
+        ("/files/{id}#get-{id}", {"id": 7}, "/v1/files/7"),
+        ("/#X-Amz-Target=Service.List", {}, "/v1/"),
+        ("/a?action=list", {}, "/v1/a?action=list"),
+        ("/a?action=list#two", {"q": "x y"}, "/v1/a?action=list&q=x%20y"),
+    ],
+)
+def test_a_fragment_of_a_path_is_not_sent_and_a_query_in_it_is(tmp_path, path, arguments, asked):
+    paths = one_operation(path, parameters=[{"name": "q", "in": "query", "schema": {}}])
+    with Serving(lambda _: Answer()) as server:
+        called(api(tmp_path, server, paths), "op", **arguments)
+
+    assert [entry.path for entry in server.asked] == [asked]
+
+
+PET = {"type": "object", "properties": {"kind": {"type": "string"}, "name": {"type": "string"}}, "required": ["kind"]}
+
+
+def schemas_of(tmp_path, schemas, name):
+    body = {
+        "content": {"application/json": {"schema": {"properties": {"pet": {"$ref": f"#/components/schemas/{name}"}}}}}
+    }
+    document = {
+        "openapi": "3.1.0",
+        "paths": one_operation(method="post", requestBody=body),
+        "components": {"schemas": schemas},
+    }
+    (tmp_path / "api.json").write_text(json.dumps(document))
+    [tool] = openapi_tools(tmp_path / "api.json", name="api", base_url="https://x.example")
+    return prompt_text([tool.spec]), argument_check(tool.spec)
+
+
+def test_a_discriminator_keeps_the_constant_of_each_of_its_types(tmp_path):
+    mapping = {"cat": "#/components/schemas/Cat", "dog": "Dog", "wolf": "Dog"}
+    choice = {
+        "oneOf": [{"$ref": "#/components/schemas/Cat"}, {"$ref": "#/components/schemas/Dog"}],
+        "discriminator": {"propertyName": "kind", "mapping": mapping},
+    }
+
+    text, check = schemas_of(tmp_path, {"Cat": PET, "Dog": PET, "Pet": choice}, "Pet")
+
+    assert [line.strip() for line in text.splitlines() if line.strip().startswith("kind:")] == [
+        "kind: Literal['cat']",
+        "kind: Literal['dog', 'wolf']",
+    ]
+    check({"pet": {"kind": "wolf"}})
+    with pytest.raises(ToolArgumentsInvalid):
+        check({"pet": {"kind": "cow"}})
+
+
+def test_types_that_extend_one_with_a_discriminator_have_their_own_constant(tmp_path):
+    mapping = {"cat": "#/components/schemas/Cat", "dog": "#/components/schemas/Dog"}
+    parent = {**PET, "discriminator": {"propertyName": "kind", "mapping": mapping}}
+    child = {"allOf": [{"$ref": "#/components/schemas/Pet"}, {"type": "object", "properties": {"age": {}}}]}
+
+    base, _ = schemas_of(tmp_path, {"Pet": parent}, "Pet")
+    cat, _ = schemas_of(tmp_path, {"Pet": parent, "Cat": child, "Dog": child}, "Cat")
+
+    assert ["kind: Literal['cat', 'dog']" in base, "kind: Literal['cat']" in cat] == [True, True]
+
+
+def test_files_are_shown_as_bytes_and_text_is_sent_as_a_file(tmp_path):
+    properties = {
+        "file": {"type": "string", "format": "binary"},
+        "image": {"type": "string", "contentMediaType": "image/png"},
+        "more": {"type": "array", "items": {"type": "string", "format": "binary"}},
+        "title": {"type": "string"},
+    }
+    body = {"required": True, "content": {"multipart/form-data": {"schema": {"properties": properties}}}}
+    answers = {"200": {"description": "ok", "content": {"application/pdf": {}}}}
+    paths = one_operation(method="post", requestBody=body, responses=answers)
+
+    with Serving(lambda _: Answer(body=b"%PDF", mime="application/pdf")) as server:
+        tools = api(tmp_path, server, paths)
+        program = "await api_op(file='a,b', image=b'png', more=['x', b'y'], title='t')"
+        outcome = toolfold.run_sync(program, tools=tools)
+
+    signature = prompt_text([tool.spec for tool in tools])
+    assert [text in signature for text in ("file: bytes", "image: bytes", "more: list[bytes]", "-> bytes")] == [
+        True
+    ] * 4
+    assert (outcome.problem, outcome.value) == (None, b"%PDF")
+    sent = server.asked[0].body.decode()
+    assert [line for line in sent.splitlines() if line.startswith("Content-")] == [
+        'Content-Disposition: form-data; name="file"; filename="file"', "Content-Type: text/plain",
+        'Content-Disposition: form-data; name="image"; filename="image"', "Content-Type: application/octet-stream",
+        'Content-Disposition: form-data; name="more"; filename="more"', "Content-Type: text/plain",
+        'Content-Disposition: form-data; name="more"; filename="more"', "Content-Type: application/octet-stream",
+        'Content-Disposition: form-data; name="title"',
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        ({"message": "Validation Failed", "errors": [{"resource": "Issue", "field": "title", "code": "missing_field"}]},
+         "Validation Failed: title: missing_field"),
+        ({"errors": [{"field": "email", "message": "is invalid"}, {"field": "age", "message": "must be positive"}]},
+         "email: is invalid; age: must be positive"),
+        ({"title": "Bad", "detail": "wrong input", "validation": [{"path": "/a/b", "message": "required"}]},
+         "wrong input: Bad: /a/b: required"),
+        ({"detail": [{"loc": ["body", "email"], "msg": "field required", "type": "missing"}]}, "body.email: field required"),
+        ({"errors": {"email": ["has been taken", "is short"], "name": "is blank"}}, "email: has been taken; is short; name: is blank"),
+        ({"errors": [{"title": "Invalid", "detail": "too long", "source": {"pointer": "/data/attributes/name"}}]},
+         "/data/attributes/name: too long: Invalid"),
+        ({"error": {"code": 400, "message": "bad request", "details": [{"fieldViolations": [{"field": "q", "description": "empty"}]}]}},
+         "bad request: q: empty"),
+        ({"code": "bad_request", "message": "Bad Request", "context_info": {"errors": [{"reason": "invalid_parameter", "name": "parent", "message": "unknown"}]}},
+         "Bad Request: parent: unknown: invalid_parameter"),
+        ({"message": "no", "invalid-params": [{"name": "age", "reason": "must be positive"}]}, "no: age: must be positive"),
+    ],
+)  # fmt: skip
+def test_an_error_body_keeps_the_fields_that_it_names_and_the_program_reads_status_and_body(tmp_path, body, message):
+    program = """
+try:
+    await api_op()
+except ToolError as error:
+    result = [str(error), error.status, error.body]
+"""
+    with Serving(lambda _: Answer(400, json.dumps(body).encode())) as server:
+        outcome = toolfold.run_sync(program, tools=api(tmp_path, server, GET))
+
+    assert outcome.value == [f"'api_op' failed: 400 Bad Request: {message}", 400, body]
+
+
+def test_a_tool_error_of_a_function_has_a_status_too_and_others_have_none():
+    def missing() -> None:
+        error = toolfold.ToolError("not there")
+        error.status, error.body = 404, {"id": 7}
+        raise error
+
+    def broken() -> None:
+        raise ValueError("bad")
+
+    program = """
+seen = []
+for call in (missing, broken):
+    try:
+        await call()
+    except ToolError as error:
+        seen.append([error.status, error.body])
+seen
+"""
+    assert toolfold.run_sync(program, tools=[missing, broken]).value == [[404, {"id": 7}], [None, None]]
+
+
+def test_messages_name_arguments_as_a_program_writes_them(tmp_path):
+    parameters = [
+        {"name": "filter[name]", "in": "query", "required": True, "schema": {"type": "integer"}},
+        {"name": "from", "in": "query", "schema": {"type": "integer"}},
+    ]
+    programs = ["await api_op()", "await api_op(filter_name_='x')", "await api_op(filter_nam=1)",
+                "await api_op(**{'filter_name_': 'x'})", "await api_op(**{'filter[name]': 1, 'from_': 'x'})",
+                "await api_op(**{'fromm': 1, 'filter_name_': 1})"]  # fmt: skip
+
+    with Serving(lambda _: Answer()) as server:
+        tools = api(tmp_path, server, one_operation(parameters=parameters))
+        outcomes = [toolfold.run_sync(program, tools=tools) for program in programs]
+
+    assert [outcome.problem.message.partition("\n")[0] for outcome in outcomes] == [
+        "'api_op' needs the argument 'filter_name_'",
+        "'api_op' argument 'filter_name_' must be an integer, got 'x'",
+        "'api_op' has no argument 'filter_nam'; did you mean 'filter_name_'?",
+        "ToolError: 'api_op' got a bad argument: filter_name_ ('filter[name]') must be an integer, got 'x'",
+        "ToolError: 'api_op' got a bad argument: from_ ('from') must be an integer, got 'x'",
+        "ToolError: 'api_op' got a bad argument: no parameter 'fromm'; did you mean 'from_'?",
+    ]
+
+
+def test_a_key_goes_as_a_cookie_beside_the_cookies_of_the_program(tmp_path):
+    parameters = [
+        {"name": name, "in": "cookie", "schema": {"type": "string"}} for name in ("session", "theme")
+    ]  # fmt: skip
+    auth = toolfold.ApiAuth(type="cookie", name="session", secret="cookie-12345678")
+
+    with Serving(lambda asked: Answer(body=json.dumps(asked.headers.get("cookie")).encode())) as server:
+        tools = api(tmp_path, server, one_operation(parameters=parameters), auth=auth, headers={"Cookie": "lang=en"})
+        alone, with_theme = called(tools, "op"), called(tools, "op", theme="dark")
+
+    assert [asked.headers["cookie"] for asked in server.asked] == [
+        "lang=en; session=cookie-12345678",
+        "theme=dark; lang=en; session=cookie-12345678",
+    ]
+    assert (alone, with_theme) == ("lang=en; session=***", "theme=dark; lang=en; session=***")
+    assert [*tools[0].spec.parameters] == ["theme", "with_response"]

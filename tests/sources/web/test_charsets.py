@@ -77,7 +77,7 @@ def test_a_secret_is_masked_whatever_its_charset_and_its_label_are(status):
 
     with Serving(answer) as server:
         host = f"127.0.0.1:{server.port}"
-        tool = fetch_tool([host], secrets={host: ApiAuth(kind="bearer", secret=SECRET)})
+        tool = fetch_tool([host], secrets={host: ApiAuth(type="bearer", secret=SECRET)})
         program = EACH.format(labels=LABELS, encodings=ENCODINGS, url=server.url)
         outcome = toolfold.run_sync(program, tools=[tool])
 

@@ -35,7 +35,7 @@ def test_a_program_fetches_from_a_named_host_with_the_hosts_secret():
 
     with Serving(answer) as server:
         host = f"127.0.0.1:{server.port}"
-        auth = ApiAuth(kind="bearer", secret="tok-12345678")
+        auth = ApiAuth(type="bearer", secret="tok-12345678")
         tool = fetch_tool([host], methods=["GET", "POST"], secrets={host: auth})
         program = f"reply = await fetch(url='http://{host}/x', method='POST', body={{'a': 1}})\nprint(reply['status'], reply['body'])"
         outcome = toolfold.run_sync(program, tools=[tool])

@@ -86,7 +86,7 @@ print((await api_op(n=21))["auth"])
 """
 
     async with serving(certificate, ["h2"]) as (url, connections):
-        tools = openapi_tools(path, name="api", base_url=url, auth=ApiAuth(kind="bearer", secret=SECRET))
+        tools = openapi_tools(path, name="api", base_url=url, auth=ApiAuth(type="bearer", secret=SECRET))
         async with toolfold.Runtime(tools) as runtime:
             outcome = await runtime.run(program)
 

@@ -34,11 +34,11 @@ def api(tmp_path, server, auth, paths=PATHS, **options):
 @pytest.mark.parametrize(
     ("auth", "header", "query"),
     [
-        (ApiAuth(kind="bearer", secret="tok-12345678"), ("authorization", "Bearer tok-12345678"), "/a"),
-        (ApiAuth(kind="basic", username="me", secret="pass word"), ("authorization", "Basic bWU6cGFzcyB3b3Jk"), "/a"),
-        (ApiAuth(kind="header", name="X-Key", secret="key-12345678"), ("x-key", "key-12345678"), "/a"),
-        (ApiAuth(kind="query", name="api_key", secret="key&1234"), None, "/a?api_key=key%261234"),
-        (ApiAuth(kind="bearer", command=[sys.executable, "-c", "print('from-command')"]), ("authorization", "Bearer from-command"), "/a"),
+        (ApiAuth(type="bearer", secret="tok-12345678"), ("authorization", "Bearer tok-12345678"), "/a"),
+        (ApiAuth(type="basic", username="me", secret="pass word"), ("authorization", "Basic bWU6cGFzcyB3b3Jk"), "/a"),
+        (ApiAuth(type="header", name="X-Key", secret="key-12345678"), ("x-key", "key-12345678"), "/a"),
+        (ApiAuth(type="query", name="api_key", secret="key&1234"), None, "/a?api_key=key%261234"),
+        (ApiAuth(type="bearer", command=[sys.executable, "-c", "print('from-command')"]), ("authorization", "Bearer from-command"), "/a"),
     ],
 )  # fmt: skip
 def test_each_kind_of_secret_is_sent_as_it_says(tmp_path, auth, header, query):
@@ -60,7 +60,7 @@ def test_oauth_tokens_are_fetched_once_and_again_when_they_are_refused(tmp_path)
 
     with Serving(answer) as server:
         auth = ApiAuth(
-            kind="oauth2", token_url=f"{server.url}/token", client_id="me", secret="client-secret", scope="read"
+            type="oauth2", token_url=f"{server.url}/token", client_id="me", secret="client-secret", scope="read"
         )
         tools = api(tmp_path, server, auth)
         values = [called(tools, "op"), called(tools, "op")]
@@ -80,7 +80,7 @@ def test_an_oauth_token_that_is_about_to_expire_is_not_used_again(tmp_path):
         return Answer(body=json.dumps(asked.headers["authorization"][:13]).encode())
 
     with Serving(answer) as server:
-        auth = ApiAuth(kind="oauth2", token_url=f"{server.url}/token", client_id="me", secret="client-secret")
+        auth = ApiAuth(type="oauth2", token_url=f"{server.url}/token", client_id="me", secret="client-secret")
         tools = api(tmp_path, server, auth)
         values = [called(tools, "op"), called(tools, "op")]
 
@@ -95,7 +95,7 @@ def test_a_command_is_asked_again_when_its_secret_is_refused(tmp_path):
         return Answer(401 if asked.headers["authorization"].endswith("0") else 200, b'"ok"')
 
     with Serving(answer) as server:
-        tools = api(tmp_path, server, ApiAuth(kind="bearer", command=[sys.executable, "-c", script]))
+        tools = api(tmp_path, server, ApiAuth(type="bearer", command=[sys.executable, "-c", script]))
         values = [called(tools, "op"), called(tools, "op")]
 
     assert values == ["ok", "ok"]
@@ -107,7 +107,7 @@ def test_a_secret_is_no_argument_and_a_program_cannot_replace_it(tmp_path):
     paths = {"/a": {"get": {"operationId": "op", "parameters": [key], "responses": OK}}}
 
     with Serving(lambda _: Answer()) as server:
-        tools = api(tmp_path, server, ApiAuth(kind="query", name="api_key", secret="the-secret"), paths)
+        tools = api(tmp_path, server, ApiAuth(type="query", name="api_key", secret="the-secret"), paths)
         called(tools, "op", api_key="forged")
 
     assert (tools[0].spec.parameters, tools[0].spec.required) == (("with_response",), ())
@@ -118,7 +118,7 @@ def test_no_secret_follows_a_redirect_to_another_host(tmp_path):
     with Serving(lambda _: Answer(body=b'"other"')) as other:
         there = Answer(302, b"", {"Location": f"http://localhost:{other.port}/x"})
         with Serving(lambda _: there) as server:
-            auth = ApiAuth(kind="bearer", secret="tok-12345678")
+            auth = ApiAuth(type="bearer", secret="tok-12345678")
             with pytest.raises(ToolRefused):
                 called(api(tmp_path, server, auth), "op")
             named = api(tmp_path, server, auth, hosts=["localhost"], headers={"X-Own": "mine"})
@@ -273,7 +273,7 @@ async def test_a_thousand_random_echoes_show_the_secret_nowhere(tmp_path):
 def echoing(tmp_path, server, name, secrets, kind):
     path = tmp_path / "api.json"
     path.write_text(json.dumps({"openapi": "3.1.0", "paths": PATHS}))
-    auth = ApiAuth(kind=kind, secret=secrets[name], name="X-Key", username="me")
+    auth = ApiAuth(type=kind, secret=secrets[name], name="X-Key", username="me")
     return openapi_tools(path, name=name, base_url=f"{server.url}/{name}", auth=auth)
 
 

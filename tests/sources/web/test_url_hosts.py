@@ -93,7 +93,7 @@ def test_an_international_spelling_of_a_host_gets_no_secret(certificate, host, e
     with encrypted(Serving(lambda _: Answer()), certificate) as server:
         tool = fetch_tool(
             [f"fass.test:{server.port}", "127.0.0.0/8"],
-            secrets={f"fass.test:{server.port}": ApiAuth(kind="bearer", secret=SECRET)},
+            secrets={f"fass.test:{server.port}": ApiAuth(type="bearer", secret=SECRET)},
         )
         outcome = toolfold.run_sync(f"await fetch(url='https://{host}:{server.port}/')", tools=[tool])
 
@@ -105,7 +105,7 @@ def test_an_ascii_spelling_of_a_host_gets_the_secret_at_that_host(certificate, h
     with encrypted(Serving(lambda _: Answer()), certificate) as server:
         tool = fetch_tool(
             [f"fass.test:{server.port}", "127.0.0.0/8"],
-            secrets={f"fass.test:{server.port}": ApiAuth(kind="bearer", secret=SECRET)},
+            secrets={f"fass.test:{server.port}": ApiAuth(type="bearer", secret=SECRET)},
         )
         outcome = toolfold.run_sync(
             f"(await fetch(url='https://{host}:{server.port}/ä?q=ß#x'))['status']", tools=[tool]
@@ -147,7 +147,7 @@ OTHERS = {
 def test_a_host_that_two_parsers_read_differently_gets_no_secret(url):
     with Serving(lambda _: Answer()) as server:
         tool = fetch_tool(
-            [f"127.0.0.1:{server.port}"], secrets={f"127.0.0.1:{server.port}": ApiAuth(kind="bearer", secret=SECRET)}
+            [f"127.0.0.1:{server.port}"], secrets={f"127.0.0.1:{server.port}": ApiAuth(type="bearer", secret=SECRET)}
         )
         program = f"await fetch(url={url.format(port=server.port)!r})"
         outcome = toolfold.run_sync(program, tools=[tool])
@@ -159,7 +159,7 @@ def test_a_host_that_two_parsers_read_differently_gets_no_secret(url):
 def test_an_address_gets_the_secret_however_it_is_written(host):
     with Serving(lambda _: Answer()) as server:
         tool = fetch_tool(
-            [f"127.0.0.1:{server.port}"], secrets={f"127.0.0.1:{server.port}": ApiAuth(kind="bearer", secret=SECRET)}
+            [f"127.0.0.1:{server.port}"], secrets={f"127.0.0.1:{server.port}": ApiAuth(type="bearer", secret=SECRET)}
         )
         toolfold.run_sync(f"await fetch(url='HTTP://{host}:{server.port}/')", tools=[tool])
 
@@ -182,7 +182,7 @@ def test_a_redirect_to_such_a_host_is_not_followed(tmp_path, location):
     path.write_text(json.dumps(DOCUMENT))
     with Serving(answer) as server:
         tools = openapi_tools(
-            path, name="api", base_url=server.url, auth=ApiAuth(kind="bearer", secret=SECRET), hosts=["*.test"]
+            path, name="api", base_url=server.url, auth=ApiAuth(type="bearer", secret=SECRET), hosts=["*.test"]
         )
         outcome = toolfold.run_sync("await api_op()", tools=tools)
 

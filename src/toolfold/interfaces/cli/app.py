@@ -15,6 +15,7 @@ from toolfold.interfaces.cli.commands.tools import tools_app
 from toolfold.interfaces.cli.shared_options import (
     AddressOption,
     ApiOption,
+    ApiUrlOption,
     ConfigOption,
     EngineOption,
     JsonOption,
@@ -81,6 +82,7 @@ def _run(
     code: Annotated[str | None, typer.Option("-c", metavar="CODE", help="The program text, instead of FILE.")] = None,
     tools: ToolsOption = None,
     apis: ApiOption = None,
+    api_urls: ApiUrlOption = None,
     config: ConfigOption = None,
     timeout_seconds: Annotated[
         float | None,

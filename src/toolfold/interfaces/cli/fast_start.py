@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from toolfold.interfaces.cli.command_setup import EngineChoice
     from toolfold.models import InstalledSet, Limits
 
-_REPEATABLE: Final = {"--tools": "tools", "--api": "apis", "--file": "files"}
+_REPEATABLE: Final = {"--tools": "tools", "--api": "apis", "--api-base-url": "api_urls", "--file": "files"}
 _SINGLE: Final = {"-c": "code", "--ledger": "ledger", "--out": "out"}
 _FLAGS: Final = {"--json": "as_json", "-v": "is_verbose", "--verbose": "is_verbose"}
 _sandboxes: Final[list[SingleUseServer]] = []

@@ -25,18 +25,27 @@ def load_tools(sources: Sequence[str]) -> list[Tool]:
     return tools
 
 
-def load_apis(specs: Sequence[str]) -> list[Tool]:
-    """The operations of each document: `SPEC`, or `NAME=SPEC`."""
+def load_apis(specs: Sequence[str], base_urls: Sequence[str] = ()) -> list[Tool]:
+    """The operations of each document: `SPEC`, or `NAME=SPEC`; a base URL with a name is for that one alone."""
+    urls = dict(map(_split_name, base_urls))
+    names = {_split_name(text)[0] for text in specs}
+    for name in urls:
+        if name not in names and (name or not specs):
+            raise UsageError(f"--api-base-url is for no --api{f' named {name!r}' if name else ''}; add --api NAME=SPEC")
     if not specs:
         return []
     from toolfold.sources.openapi.source import openapi_tools
 
     tools: list[Tool] = []
     for text in specs:
-        name, sign, spec = text.partition("=")
-        is_named = bool(sign) and name.replace("-", "_").isidentifier()
-        tools += openapi_tools(spec, name=name) if is_named else openapi_tools(text)
+        name, spec = _split_name(text)
+        tools += openapi_tools(spec, name=name, base_url=urls.get(name, urls.get("", "")))
     return tools
+
+
+def _split_name(text: str) -> tuple[str, str]:
+    name, sign, value = text.partition("=")
+    return (name, value) if sign and name.replace("-", "_").isidentifier() else ("", text)
 
 
 def _tools_in(module: ModuleType, source: str) -> Iterator[Tool]:

@@ -133,6 +133,7 @@ class RunOptions:
     code: str | None = None
     tools: tuple[str, ...] = ()
     apis: tuple[str, ...] = ()
+    api_urls: tuple[str, ...] = ()
     timeout_seconds: float | None = None
     memory: str | None = None
     limits: tuple[str, ...] = ()

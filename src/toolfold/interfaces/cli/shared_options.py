@@ -32,6 +32,14 @@ ApiOption = Annotated[
         help="An OpenAPI document (file or URL) whose operations become tools. Repeatable.",
     ),
 ]
+ApiUrlOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--api-base-url",
+        metavar="[NAME=]URL",
+        help="Where the requests of an --api go. Default: the server that its document names. Repeatable.",
+    ),
+]
 EngineOption = Annotated[
     str | None,
     typer.Option(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import difflib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Final, NamedTuple
 
 from toolfold.models import Json, ProblemKind, ToolSpec
@@ -264,6 +264,13 @@ class InputSignature:
         """Whether `idempotency_key` is no argument of the tool's own, and so can be given for the call."""
         self.first_takes_object = bool(self.order) and accepts(self.properties[self.order[0]], "object", self.root)
 
+    def keyword_of(self, name: str) -> str:
+        """What a program writes for a property, for messages: `filter_name_` for `filter[name]`."""
+        return respell(name) if self._respelt.get(respell(name)) == name else name
+
+    def listed(self, names: Iterable[str]) -> str:
+        return _join_names([*map(self.keyword_of, names)])
+
     def name_of(self, argument: str) -> str | None:
         """The property that a keyword means; `user_id` may stand for `user-id`, `from_` for `from`."""
         return argument if argument in self.properties else self._respelt.get(argument)
@@ -324,12 +331,13 @@ def _value_faults(
     missing = [required for required in signature.required if required not in arguments] if is_complete else []
     if missing:
         plural = "s" if len(missing) > 1 else ""
-        yield Fault("missing_argument", f"{name!r} needs the argument{plural} {_join_names(missing)}", call)
+        yield Fault("missing_argument", f"{name!r} needs the argument{plural} {signature.listed(missing)}", call)
     for argument, value in arguments.items():
         schema = signature.properties.get(argument, True)
         wrong = mismatch(value, schema, signature.root, is_lenient=signature.is_lenient)
         if wrong is not None:
-            message = f"{name!r} argument '{argument}{wrong.path}' must be {wrong.expected}, got {wrong.actual}"
+            label = f"{signature.keyword_of(argument)}{wrong.path}"
+            message = f"{name!r} argument '{label}' must be {wrong.expected}, got {wrong.actual}"
             yield Fault("wrong_type", message, wrong.node)
 
 
@@ -347,16 +355,17 @@ def _too_many(call: ast.Call, name: str, signature: InputSignature) -> Iterator[
     count = len(signature.order)
     if len(call.args) > count:
         takes = f"takes {count} argument{'' if count == 1 else 's'}" if count else "takes no positional arguments"
-        listed = f": {_join_names(list(signature.order))}" if count else ""
+        listed = f": {signature.listed(signature.order)}" if count else ""
         yield Fault("unknown_argument", f"{name!r} {takes}{listed}; got {len(call.args)}", call.args[count])
 
 
 def _unknown(name: str, argument: str, signature: InputSignature, node: ast.AST) -> Fault:
-    near = difflib.get_close_matches(argument, signature.order[:200], 1)
+    keywords = [signature.keyword_of(entry) for entry in signature.order[:200]]
+    near = difflib.get_close_matches(argument, keywords, 1)
     if near:
         rest = f"did you mean {near[0]!r}?"
     elif signature.order:
-        rest = f"it takes {_join_names(list(signature.order))}"
+        rest = f"it takes {signature.listed(signature.order)}"
     else:
         rest = "it takes none"
     return Fault("unknown_argument", f"{name!r} has no argument {argument!r}; {rest}", node)

@@ -8,7 +8,7 @@ from typing import Final, Literal, TypeAlias
 
 import msgspec
 
-VERSION: Final = 2
+VERSION: Final = 3
 """Version of the form below; files of another are made anew."""
 
 Place: TypeAlias = Literal["path", "query", "header", "cookie", "body"]
@@ -29,6 +29,8 @@ class Argument(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     allow_reserved: bool = False
     mime: str = ""
     """Media type of its own: of a parameter with `content`, or a part of a multipart body."""
+    is_file: bool = False
+    """Whether it is sent with a file name, also where it is text."""
 
 
 class Body(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

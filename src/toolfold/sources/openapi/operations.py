@@ -326,7 +326,10 @@ def _with_content(content: Mapping[str, Json], headers: Json) -> SuccessResponse
     if is_json(mime):
         schema = media.get("schema") if isinstance(media, Mapping) else None
         return SuccessResponse(mime, schema if isinstance(schema, Mapping) else None, has_link)
-    return SuccessResponse(mime, {"type": "string"} if is_text(mime) else None, has_link)
+    if is_text(mime):
+        return SuccessResponse(mime, {"type": "string"}, has_link)
+    is_bytes = "*" not in mime and mime.partition("/")[0].lower() not in ("image", "audio")
+    return SuccessResponse(mime, {"type": "string", "format": "bytes"} if is_bytes else None, has_link)
 
 
 # ----------------------------------------------------------------------------------------------------

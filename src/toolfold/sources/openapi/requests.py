@@ -30,7 +30,7 @@ from toolfold.tools.arguments import bad_argument, wrong
 
 _TEMPLATE: Final = re.compile(r"\{([^{}]+)\}")
 _UNSENDABLE: Final = re.compile(r"[\0-\x08\x0a-\x1f\x7f]")
-_PATH: Final = "/:@!$&'()*+,;=~%-._"
+_PATH: Final = "/:@!$&'()*+,;=~%-._?"
 
 
 def request_of(
@@ -42,13 +42,15 @@ def request_of(
         for argument in operation.arguments
         if arguments.get(argument.name) is not None
     }
-    path = _path(operation, values, tool)
-    query = "&".join(
+    # A query may stand in the path itself; a `#` there only tells operations apart.
+    path, _, fixed_query = _path(operation, values, tool).partition("?")
+    pairs = (
         f"{key}={text}"
         for argument, value in values.items()
         if argument.place == "query"
         for key, text in query_pairs(argument, value)
     )
+    query = "&".join([*([fixed_query] if fixed_query else []), *pairs])
     if next_query:
         query = with_next(query, next_query)
     data, mime = _content(operation, arguments)
@@ -65,7 +67,7 @@ def request_of(
 
 def _path(operation: Operation, values: Mapping[Argument, Value], tool: str) -> str:
     by_name = {argument.wire: argument for argument in values if argument.place == "path"}
-    pieces = _TEMPLATE.split(operation.path)
+    pieces = _TEMPLATE.split(operation.path.partition("#")[0])
     # Every second piece is a name; the others are the document's own.
     for index, piece in enumerate(pieces):
         if index % 2 == 0:
@@ -162,7 +164,7 @@ def _plan_by_fields(
     encodings = media.get("encoding")
     for wire, schema in object_schema["properties"].items():
         name = argument_name(wire, used_names, "body")
-        plan.arguments.append(_field(name, wire, encodings))
+        plan.arguments.append(_field(name, wire, encodings, schema))
         plan.properties[name] = schema
         if wire in required_names:
             plan.required.add(name)
@@ -178,7 +180,7 @@ def _plan_whole_body(
     if is_text(mime):
         schema = {"type": "string"}
     elif not is_json(mime) and mime not in (FORM, MULTIPART):
-        schema = {"type": "string", "format": "binary"}
+        schema = {"type": "string", "format": "bytes"}
     description = request.get("description")
     if isinstance(schema, dict) and isinstance(description, str) and description and "description" not in schema:
         schema = {**schema, "description": description}
@@ -189,7 +191,8 @@ def _plan_whole_body(
     )
 
 
-def _field(name: str, wire: str, encodings: Json) -> Argument:
+def _field(name: str, wire: str, encodings: Json, schema: Json) -> Argument:
+    items = schema.get("items", schema) if isinstance(schema, Mapping) else {}
     encoding = encodings.get(wire) if isinstance(encodings, Mapping) else None
     encoding = encoding if isinstance(encoding, Mapping) else {}
     style, mime = encoding.get("style"), encoding.get("contentType")
@@ -200,6 +203,7 @@ def _field(name: str, wire: str, encodings: Json) -> Argument:
         style=style if isinstance(style, str) else "",
         explode=encoding.get("explode") is not False,
         mime=mime if isinstance(mime, str) else "",
+        is_file=isinstance(items, Mapping) and items.get("format") == "bytes",
     )
 
 
@@ -284,6 +288,7 @@ def _multipart(value: Mapping[str, Value], fields: Mapping[str, Argument]) -> tu
 
 def _parts(name: str, value: Value, field: Argument | None) -> Iterator[_Part]:
     mime = "" if field is None else field.mime.partition(",")[0].strip()
+    file_name = name if field is not None and field.is_file else None
     for item in value if isinstance(value, list) else [value]:
         match item:
             case Media():
@@ -291,9 +296,9 @@ def _parts(name: str, value: Value, field: Argument | None) -> Iterator[_Part]:
             case bytes():
                 yield name, item, mime or "application/octet-stream"
             case dict():
-                yield None, msgspec.json.encode(item), mime or "application/json"
-            case _ if mime:
-                yield None, text_of(item).encode(), mime
+                yield file_name, msgspec.json.encode(item), mime or "application/json"
+            case _ if mime or file_name:
+                yield file_name, text_of(item).encode(), mime or "text/plain"
             case _:
                 yield None, text_of(item).encode()
 

@@ -219,9 +219,9 @@ class ApiClient:
     def _without_auth(self, operation: Operation) -> Operation:
         """Without the argument that carries the secret: the operator gives it, and no program may."""
         auth = self._api.auth
-        if auth is None or auth.kind not in ("header", "query"):
+        if auth is None or auth.type not in ("header", "query", "cookie"):
             return operation
-        secret = auth.kind, auth.name.lower()
+        secret = auth.type, auth.name.lower()
         arguments = (entry for entry in operation.arguments if (entry.place, entry.wire.lower()) != secret)
         return msgspec.structs.replace(operation, arguments=tuple(arguments))
 
@@ -252,7 +252,8 @@ def _base_url(api: Api, index: ApiIndex) -> str:
         raise _bad_base_url(api, index, error) from None
     if not source and not api.base_url and not is_public_name(origin.host):
         raise UsageError(
-            f"the document's server {origin.host!r} is at a private address; if that is meant, set 'base_url'"
+            f"the document's server {origin.host!r} is at a private address; if that is meant, set 'base_url', "
+            "or --api-base-url on the command line"
         )
     if source and not api.base_url and origin.host != origin_of(source).host:
         raise UsageError(f"the document comes from another host than its server {origin.host!r}; set 'base_url'")

@@ -102,6 +102,11 @@ class WebClient:
     async def _send_once(self, request: WebRequest, origin: Origin, credentials: Credentials | None) -> WebReply:
         own_headers = self._headers.get(origin, ())
         headers, query = ((), ()) if credentials is None else await credentials.parts()
+        if credentials is not None and credentials.is_cookie:
+            # One header has all cookies; those of the program and of the operator's headers stay.
+            cookies = [text for name, text in (*request.headers, *own_headers) if name.lower() == "cookie"]
+            headers = (("Cookie", "; ".join([*cookies, *(text for _, text in headers)])),)
+            own_headers = tuple(pair for pair in own_headers if pair[0].lower() != "cookie")
         operator_names = {name.lower() for name, _ in (*own_headers, *headers)}
         # What the operator sends counts more than what a program sends.
         program_headers = tuple(pair for pair in request.headers if pair[0].lower() not in operator_names)

@@ -245,14 +245,15 @@ def _guard_logs() -> None:
 
 
 Send: TypeAlias = Callable[[WebRequest], Awaitable[WebReply]]
-Kind: TypeAlias = Literal["bearer", "basic", "header", "query", "oauth2"]
+AuthType: TypeAlias = Literal["bearer", "basic", "header", "query", "cookie", "oauth2"]
 
 _EARLY_SECONDS: Final = 30.0
 """A token that is about to expire is not used any more."""
 _USUAL_SECONDS: Final = 300.0
 _MOST_BYTES: Final = 64 * 1024
-_NEEDS: Final[Mapping[Kind, tuple[str, ...]]] = {
-    "bearer": (), "basic": ("username",), "header": ("name",), "query": ("name",), "oauth2": ("token_url", "client_id"),
+_NEEDS: Final[Mapping[AuthType, tuple[str, ...]]] = {
+    "bearer": (), "basic": ("username",), "header": ("name",), "query": ("name",), "cookie": ("name",),
+    "oauth2": ("token_url", "client_id"),
 }  # fmt: skip
 
 
@@ -264,22 +265,22 @@ class ApiAuth:
     when the API no longer accepts it.
     """
 
-    kind: Kind
+    type: AuthType
     secret: str = field(default="", repr=False)
     command: Sequence[str] = ()
     username: str = ""
     """basic"""
     name: str = ""
-    """header, query: name of the header or the query parameter."""
+    """header, query, cookie: name of the header, the query parameter or the cookie."""
     token_url: str = ""
     """oauth2, like the two below: client credentials."""
     client_id: str = ""
     scope: str = ""
 
     def __post_init__(self) -> None:
-        for need in _NEEDS[self.kind]:
+        for need in _NEEDS[self.type]:
             if not getattr(self, need):
-                raise UsageError(f"auth of type {self.kind!r} needs {need!r}")
+                raise UsageError(f"auth of type {self.type!r} needs {need!r}")
         if bool(self.secret) == bool(self.command):
             raise UsageError("auth needs either 'secret' or 'command', and not both")
 
@@ -299,9 +300,13 @@ class Credentials:
         self._learn(auth.secret)
 
     @property
+    def is_cookie(self) -> bool:
+        return self._auth.type == "cookie"
+
+    @property
     def can_renew(self) -> bool:
         """Whether another secret can be obtained when this one is refused."""
-        return self._auth.kind == "oauth2" or bool(self._auth.command)
+        return self._auth.type == "oauth2" or bool(self._auth.command)
 
     def forget(self) -> None:
         self._expires = 0.0
@@ -312,11 +317,13 @@ class Credentials:
         """Headers and query parameters for a request; `ToolError` if the command or token server returned no secret."""
         async with self._lock.get():
             secret = await self._current_secret()
-        match self._auth.kind:
+        match self._auth.type:
             case "header":
                 return ((self._auth.name, secret),), ()
             case "query":
                 return (), ((self._auth.name, secret),)
+            case "cookie":
+                return (("Cookie", f"{self._auth.name}={secret}"),), ()
             case "basic":
                 return (("Authorization", f"Basic {_basic(self._auth.username, secret)}"),), ()
         return (("Authorization", f"Bearer {secret}"),), ()
@@ -324,7 +331,7 @@ class Credentials:
     async def _current_secret(self) -> str:
         if not self._secret and self._auth.command:
             self._secret = await self._secret_from_command()
-        if self._auth.kind != "oauth2":
+        if self._auth.type != "oauth2":
             return self._secret
         if time.monotonic() >= self._expires:
             self._token = await self._fetch_token()
@@ -363,7 +370,7 @@ class Credentials:
 
     def _learn(self, secret: str) -> None:
         self._masker.add(secret)
-        if self._auth.kind == "basic" and secret:
+        if self._auth.type == "basic" and secret:
             self._masker.add(_basic(self._auth.username, secret))
 
 

@@ -170,7 +170,7 @@ def _runtime_for(job: DetachedJob, config: Config | None) -> tuple[Callable[...,
         config, engine=options.engine, isolation=options.isolation, warm=1,
         accept_no_isolation=options.accept_no_isolation,
     )  # fmt: skip
-    tools = [*load_tools(options.tools), *load_apis(options.apis)]
+    tools = [*load_tools(options.tools), *load_apis(options.apis, options.api_urls)]
     ledger = open_for_command(options.ledger, config)
     if not ledger.is_lasting:
         raise UsageError("--detach needs a ledger that outlives this command; name a file or a server")

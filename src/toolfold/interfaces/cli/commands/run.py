@@ -53,7 +53,7 @@ def execute(setup: RunSetup, options: RunOptions, open_runtime: Callable[..., Ru
     from toolfold.runtime import Runtime
 
     with stdout_to_stderr() as stdout:
-        tools = [*load_tools(options.tools), *load_apis(options.apis)]
+        tools = [*load_tools(options.tools), *load_apis(options.apis, options.api_urls)]
         ledger = open_for_command(options.ledger, setup.config)
         make_runtime = partial(
             runtime_factory(setup.config, setup.text, open_runtime or Runtime),

@@ -13,7 +13,7 @@ import typer
 from toolfold.errors import UsageError
 from toolfold.interfaces.cli.command_process import run_async, run_until_stopped, write_json
 from toolfold.interfaces.cli.command_setup import choose_engine, nearest_config, open_for_command, runtime_factory
-from toolfold.interfaces.cli.shared_options import ApiOption, JsonOption, LedgerOption, ToolsOption
+from toolfold.interfaces.cli.shared_options import ApiOption, ApiUrlOption, JsonOption, LedgerOption, ToolsOption
 from toolfold.models import Json, Outcome, ToolSpec
 from toolfold.outcome_views import value_as_json
 
@@ -37,14 +37,15 @@ def _tools(
     context: typer.Context,
     tools: ToolsOption = None,
     api: ApiOption = None,
+    api_base_url: ApiUrlOption = None,
     config: _Config = None,
     detail: _Detail = "name",
     json: JsonOption = False,
 ) -> int:
     command = context.invoked_subcommand
     if command is None:
-        return _list(tools, api, config, detail, json)
-    if tools or api or config is not None or detail != "name" or json:
+        return _list(tools, api, api_base_url, config, detail, json)
+    if tools or api or api_base_url or config is not None or detail != "name" or json:
         raise UsageError(f"write the options after {command!r}, as in 'toolfold tools {command} --tools tools.py'")
     return 0
 
@@ -53,6 +54,7 @@ def _tools(
 def _list(
     tools: ToolsOption = None,
     api: ApiOption = None,
+    api_base_url: ApiUrlOption = None,
     config: _Config = None,
     detail: _Detail = "name",
     json: JsonOption = False,
@@ -60,7 +62,7 @@ def _list(
     """List the tools, with the name that programs use and a short description."""
     from toolfold.tools.search import describe
 
-    specs, _ = _load(tools, api, config)
+    specs, _ = _load(tools, api, config, api_base_url)
     _print([describe(spec, detail) for spec in specs], as_json=json)
     return 0
 
@@ -70,6 +72,7 @@ def _search(
     query: Annotated[str, typer.Argument(metavar="QUERY", help="What the tool should do, in a few words.")],
     tools: ToolsOption = None,
     api: ApiOption = None,
+    api_base_url: ApiUrlOption = None,
     config: _Config = None,
     detail: _Detail = "name",
     limit: Annotated[int, typer.Option(min=1, help="The maximum number of results, best first.")] = 8,
@@ -79,7 +82,7 @@ def _search(
     from toolfold.config.build import embedder_of
     from toolfold.tools.search import Index, describe
 
-    specs, loaded_config = _load(tools, api, config)
+    specs, loaded_config = _load(tools, api, config, api_base_url)
     embedder = None if loaded_config is None else embedder_of(loaded_config)
     hits = Index(specs, embedder=embedder).search(query, limit)
     _print([describe(hit.spec, detail) for hit in hits], as_json=json)
@@ -93,13 +96,14 @@ def _stubs(
     ],
     tools: ToolsOption = None,
     api: ApiOption = None,
+    api_base_url: ApiUrlOption = None,
     config: _Config = None,
     json: JsonOption = False,
 ) -> int:
     """Write one typed Python file per tool, for a model or a type checker to read."""
     from toolfold.prompts.python_stubs import write_tree
 
-    specs, _ = _load(tools, api, config)
+    specs, _ = _load(tools, api, config, api_base_url)
     try:
         files = write_tree(specs, folder)
     except OSError as error:
@@ -138,7 +142,7 @@ def _learn(
 
 
 def _load(
-    sources: list[str] | None, apis: list[str] | None, path: Path | None
+    sources: list[str] | None, apis: list[str] | None, path: Path | None, api_urls: list[str] | None = None
 ) -> "tuple[tuple[ToolSpec, ...], Config | None]":
     """What programs may call, the tools of a config's servers too; and the config."""
     from toolfold.interfaces.cli.load_tools import load_apis, load_tools
@@ -149,7 +153,7 @@ def _load(
         raise UsageError("no tools to look at; name a file with --tools, as in --tools tools.py, or a --config")
     # What the user's file prints while it is imported is no part of the answer.
     with redirect_stdout(sys.stderr):
-        loaded = [*load_tools(sources or []), *load_apis(apis or [])]
+        loaded = [*load_tools(sources or []), *load_apis(apis or [], api_urls or [])]
         if config is None:
             return Catalog(loaded).specs, None
         from toolfold.config.build import runtime_settings
