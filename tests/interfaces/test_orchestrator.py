@@ -13,6 +13,7 @@ import threading
 import time
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -712,6 +713,90 @@ async def test_the_same_idempotency_key_runs_once(executor: ProgrammaticToolExec
     bare = [await call("x", "bare", key) for key in ("a", "a", "b", None)]
 
     assert (catalogued, bare) == ([1, 1, 2, 3, 4], [5, 5, 6, 7])
+
+
+# --- domains and defaults ----------------------------------------------------------------------
+
+
+def of_domain(domain: str) -> ToolDefinition:
+    parameters = [
+        ToolParameter(name="id", type="string", required=True),
+        ToolParameter(name="limit", type="integer", default=10),
+        ToolParameter(name="tags", type="array", default=["new"]),
+    ]
+    return ToolDefinition(name="get", domain=domain, parameters=parameters)
+
+
+async def test_domains_are_modules_and_each_may_have_a_tool_of_the_same_name(tmp_path: Path) -> None:
+    catalog = ToolCatalog()
+    for domain in ("hr", "finance", "old-stock"):
+        catalog.add_tool(of_domain(domain))
+    program = """
+from tools.hr import get
+from tools.finance import get as get_of_finance
+import tools.old_stock
+print(await get(id="1"), await get_of_finance("2"), await tools.old_stock.get("3"))
+"""
+    async with ProgrammaticToolExecutor(catalog, enable_stubs=True, stub_dir=tmp_path) as executor:
+        executor.register_worker("hr.get", lambda payload: f"hr {payload['id']}")
+        executor.register_worker("finance.get", lambda payload: f"finance {payload['id']}")
+        executor.register_worker("get", lambda payload: f"any {payload['id']}")
+        result = await executor.execute(program)
+        bare = await executor.execute("await get(id='1')")
+        direct = [await call_tool(server, "get", {"id": "4"}) for server in ("hr", "finance", "old-stock")]
+
+    assert (result["output"], result["error"]) == ("hr 1 finance 2 any 3\n", None)
+    assert [call["tool"] for call in result["tool_calls"]] == ["hr.get", "finance.get", "old-stock.get"]
+    assert bare["error"] == "line 1: no tool 'get'; did you mean 'hr__get'?\nawait get(id='1')\n      ^"
+    assert direct == ["hr 4", "finance 4", "any 4"]
+    stub = "call_tool(server='finance', tool_name='get', "
+    assert [path.name for path in tmp_path.rglob("*.py") if stub in path.read_text()] == ["finance__get.py"]
+
+
+@pytest.mark.parametrize(
+    ("domains", "error"),
+    [
+        (["hr", "hr"], "two tools are named 'get'; give one of them another name"),
+        (["a-b", "a_b"], "two tools are named 'get'; give one of them another name"),
+        (["hr", "finance", "hr"], "two tools are named 'get'; give one of them another name"),
+        (["hr", ""], "two tools are named 'get'; give one of them another name"),
+    ],
+)
+def test_two_tools_of_one_name_need_two_domains(domains: list[str], error: str) -> None:
+    catalog = ToolCatalog()
+    for domain in domains[:-1]:
+        catalog.add_tool(of_domain(domain))
+    with pytest.raises(UsageError) as caught:
+        catalog.add_tool(of_domain(domains[-1]))
+
+    assert str(caught.value) == error
+
+
+async def test_defaults_of_parameters_reach_the_worker_and_are_its_own() -> None:
+    payloads: list[dict[str, Any]] = []
+
+    def worker(payload: dict[str, Any]) -> int:
+        payloads.append(dict(payload, tags=list(payload["tags"])))
+        if payload["tags"] == ["new"]:
+            payload["tags"].append("changed")
+        return len(payloads)
+
+    catalog = ToolCatalog()
+    catalog.add_tool(of_domain("hr"))
+    async with ProgrammaticToolExecutor(catalog) as executor:
+        executor.register_worker("get", worker)
+        result = await executor.execute("await get(id='1')\nawait get(id='2', limit=3, tags=[])")
+        await executor.call_tool("get", {"id": "3"})
+
+    assert payloads == [
+        {"id": "1", "limit": 10, "tags": ["new"]},
+        {"id": "2", "limit": 3, "tags": []},
+        {"id": "3", "limit": 10, "tags": ["new"]},
+    ]
+    assert [call["parameters"] for call in result["tool_calls"]] == [
+        {"id": "1"},
+        {"id": "2", "limit": 3, "tags": []},
+    ]
 
 
 # --- programs within programs ------------------------------------------------------------------

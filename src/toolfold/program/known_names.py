@@ -7,7 +7,6 @@ import builtins
 import difflib
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from itertools import islice
 from typing import Final
 
 from toolfold.models import Limits, Problem, ToolSpec
@@ -139,9 +138,13 @@ class ToolIndex:
         for tool in tools:
             if tool.short_name and tool.domain and tool.short_name not in flat:
                 self.modules[f"tools.{tool.domain}"].setdefault(tool.short_name, tool)
-        self.hyphenated: Mapping[str, ToolSpec] = {tool.name: tool for tool in tools if "-" in tool.name}
+        self.hyphenated: Mapping[str, ToolSpec] = {
+            name: tool for tool in tools for name in (tool.name, *tool.aliases) if "-" in name
+        }
         """Tools whose own name is a subtraction to Python."""
-        self.names: Mapping[str, ToolSpec] = {name: tool for name, tool in flat.items() if name not in RESERVED}
+        self.names: Mapping[str, ToolSpec] = {
+            name: tool for name, tool in flat.items() if name not in RESERVED and name.isidentifier()
+        }
         """Tools that can be called without a module prefix."""
         self.hidden: Mapping[str, ToolSpec] = {name: flat[name] for name in flat.keys() & RESERVED}
         """Tools by a name that without a module in front is Python's or the guest's own."""
@@ -153,8 +156,9 @@ class ToolIndex:
         return signature
 
     def some_names(self) -> str:
-        few = ", ".join(islice(self.names, _FEW))
-        return f"{few}, ..." if len(self.names) > _FEW else few
+        names = [name for name, tool in self.names.items() if name == tool.python_name]
+        few = ", ".join(names[:_FEW])
+        return f"{few}, ..." if len(names) > _FEW else few
 
     def nearest(self, name: str) -> str | None:
         return nearest(name, self.names)
@@ -167,7 +171,11 @@ def nearest(name: str, names: Collection[str]) -> str | None:
     letters, slack = set(plain), max(2, len(name) // 3)
     similar = []
     for other in names:
-        if abs(len(other) - len(name)) <= slack and 2 * len(letters & set(other.lower())) >= len(letters):
+        if (
+            other.isidentifier()
+            and abs(len(other) - len(name)) <= slack
+            and 2 * len(letters & set(other.lower())) >= len(letters)
+        ):
             if _plain(other) == plain:
                 return other
             similar.append(other)

@@ -11,6 +11,7 @@ import asyncio
 import copy
 import logging
 import math
+import re
 from array import array
 from collections import OrderedDict
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
@@ -168,6 +169,7 @@ _MOST_FUSED: Final = 50
 _MOST_DOMAINS: Final = 3
 _WORDS_WEIGHT: Final = 2.0
 """Weight of the ranking by words beside that of an embedder."""
+_BETWEEN_WORDS: Final = re.compile(r"[-\s./]+")
 _NO_CONTEXT: Final = CallContext()
 
 
@@ -198,11 +200,10 @@ class Index:
         self._uses = uses or {}
         self._embeddings = _embedding_cache(embedder)
         self._with_floor = with_floor
-        self._by_name = {
-            name.casefold(): at
-            for at, entry in enumerate(self._documents)
-            for name in (entry.spec.name, entry.spec.python_name, *entry.spec.aliases)
-        }
+        self._by_name: dict[str, list[int]] = {}
+        for at, entry in enumerate(self._documents):
+            for name in _spellings(entry.spec):
+                self._by_name.setdefault(name, []).append(at)
         self._words = Vocabulary(self._documents)
 
     def __len__(self) -> int:
@@ -234,7 +235,7 @@ class Index:
         scores, is_answer = self._scores(query)
         near = None
         # Who asks for a name means it, whatever else is near.
-        if self._embeddings is not None and query.casefold() not in self._by_name:
+        if self._embeddings is not None and _spelling(query) not in self._by_name:
             near = self._embeddings.near(query, self._documents, _MOST_FUSED)
         if not is_answer and not (near is not None and near.is_answer):
             return []
@@ -308,8 +309,7 @@ class Index:
             most += weight * self._words.rarity(word)
             matches.append(self._words.matches_for(word, weights))
             self._words.add(matches[-1], weight, scores)
-        if (exact := self._by_name.get(query.casefold())) is not None:
-            scores[exact] = math.inf
+        scores.update(dict.fromkeys(self._by_name.get(_spelling(query), ()), math.inf))
         own = sum(weight == 1.0 for weight in weights.values())
         is_answer = self._is_answered(scores, matches, most, own)
         for words in argument_words(query):
@@ -333,6 +333,19 @@ class Index:
         return sum(
             max((match.words for match in words if self._words.has(at, match.word)), default=0.0) for words in matches
         )
+
+
+def _spelling(name: str) -> str:
+    """A name whatever stands between its words, and in whichever case."""
+    return _BETWEEN_WORDS.sub("_", name.casefold())
+
+
+def _spellings(spec: ToolSpec) -> set[str]:
+    """Names by which a tool is asked for; that of a server's tool also without the prefix of the server."""
+    names = {spec.name, spec.python_name, spec.short_name, *spec.aliases}
+    if spec.domain:
+        names |= {name.rpartition(mark)[2] for name in (spec.name, *spec.aliases) for mark in ("__", ".")}
+    return {_spelling(name) for name in names if name}
 
 
 def _embedding_cache(embedder: Embedder | EmbeddingCache | None) -> EmbeddingCache | None:

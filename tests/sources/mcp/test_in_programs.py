@@ -10,6 +10,7 @@ import pytest
 
 from tests.sources.mcp.support import FakeOuter, raw, remember, sdk
 from toolfold import Limits, Outcome, Runtime
+from toolfold.interfaces.config_runtime import with_python_names
 from toolfold.prompts.python_stubs import tree
 from toolfold.sources.mcp import Bridge, Outer, Server
 
@@ -71,6 +72,35 @@ async def test_every_odd_name_has_a_way_to_be_called(eras: Path) -> None:
     assert {spec.name[:128] for spec in specs} == {spec.name for spec in specs}
     assert {outcome.status for outcome in outcomes} == {"finished"}
     assert {outcome.stdout for outcome in outcomes} == {f"{name}: x\n" for name in odd}
+
+
+async def test_search_finds_every_tool_by_its_own_name(eras: Path) -> None:
+    names = ["for", "a-b", "is", "to-do", "get-users", "the.and", "List_All"]
+    program = f"for name in {names}:\n    print((await search_tools(query=name))[0]['name'])"
+    async with running([raw("my-server", "--names", json.dumps([*names, "other"]))], eras) as runtime:
+        outcome = await runtime.run(program)
+
+    assert ended(outcome) == (
+        "finished",
+        "".join(
+            f"mcp__my_server__{name}\n" for name in ("for", "a_b", "is", "to_do", "get_users", "the_and", "List_All")
+        ),
+    )
+
+
+async def test_a_message_names_each_tool_once_and_as_a_program_can_write_it(eras: Path) -> None:
+    server = raw("my-server", "--names", json.dumps([f"get-{letter}" for letter in "abcd"]))
+    async with Bridge([server], eras=remember(eras, "legacy", server)) as bridge:
+        await bridge.settled(timeout_seconds=60)
+        async with Runtime(with_python_names(bridge.tools())) as runtime:
+            unknown = await runtime.run("await frobnicate()")
+            hyphenated = await runtime.run("await mcp__my-server__get-a()")
+
+    assert (unknown.problem and unknown.problem.message, hyphenated.problem and hyphenated.problem.message) == (
+        "no tool 'frobnicate'; the tools are: mcp__my_server__get_a, mcp__my_server__get_b, mcp__my_server__get_c, "
+        "mcp__my_server__get_d, list_resources, read_resource, ...",
+        "'mcp__my-server__get-a' is not a valid Python name; write 'mcp__my_server__get_a'",
+    )
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal, get_args
 
@@ -112,12 +112,14 @@ class ToolDefinition:
         """How `call_tool` and stubs name the place of this tool."""
         return self.domain or ("function" if self.type == "function" else "default")
 
-    def spec(self) -> ToolSpec:
-        """The same, in the words of the rest of this package."""
+    def spec(self, name: str = "") -> ToolSpec:
+        """The same, in the words of the rest of this package, under the name that a catalog has it by."""
+        is_shared = name not in ("", self.name)
         return ToolSpec(
-            name=self.name,
-            python_name=python_name(self.name),
+            name=name or self.name,
+            python_name=python_name(f"{self.domain}__{self.name}" if is_shared else self.name),
             domain=python_name(self.domain) if self.domain else "",
+            short_name=python_name(self.name) if is_shared else "",
             description=self.description,
             input_schema=self._input_schema(),
             output_schema=self.output_schema,
@@ -146,11 +148,15 @@ class ToolDefinition:
 
 
 class ToolCatalog:
-    """Tools of one application, by name. May grow while an executor uses it."""
+    """Tools of one application, by name, or by `domain.name` where several domains have one of that name.
+
+    May grow while an executor uses it.
+    """
 
     def __init__(self, source: str = "", version: str = "1.0") -> None:
         self.source = source
         self.version = version
+        self._shared_names: set[str] = set()
         self.tools: Mapping[str, ToolDefinition] = {}
         """Replaced, never changed in place: whoever holds it sees one state."""
 
@@ -158,17 +164,35 @@ class ToolCatalog:
         """Add one.
 
         Raises:
-            UsageError: there is one of that name.
+            UsageError: there is one of that name in its domain, or one of the two has no domain.
         """
         if not isinstance(definition, ToolDefinition):
             raise UsageError(f"a catalog holds ToolDefinitions, got {type(definition).__name__}")
-        if definition.name in self.tools:
+        tools = {**self.tools, definition.name: definition}
+        if definition.name in self.tools or definition.name in self._shared_names:
+            tools = self._with_namesake(definition)
+        self.tools = tools
+
+    def _with_namesake(self, definition: ToolDefinition) -> dict[str, ToolDefinition]:
+        """The tools, those of the name that several domains have by `domain.name`."""
+        definitions = [*self.tools.values(), definition]
+        domains = [other.spec().domain for other in definitions if other.name == definition.name]
+        if len(set(domains)) < len(domains) or "" in domains:
             raise UsageError(f"two tools are named {definition.name!r}; give one of them another name")
-        self.tools = {**self.tools, definition.name: definition}
+        self._shared_names.add(definition.name)
+        names = (f"{other.domain}." * (other.name in self._shared_names) + other.name for other in definitions)
+        return dict(zip(names, definitions, strict=True))
 
     def get_tool(self, name: str) -> ToolDefinition | None:
-        """The tool with exactly this name."""
+        """The tool with exactly this name; `domain.name` where several domains have it."""
         return self.tools.get(name)
+
+    def name_at(self, name: str, is_at: Callable[[ToolDefinition], bool]) -> str | None:
+        """Name in this catalog of a definition's tool, of those for which `is_at` is true."""
+        definition = self.tools.get(name)
+        if definition is not None:
+            return name if is_at(definition) else None
+        return next((key for key, other in self.tools.items() if other.name == name and is_at(other)), None)
 
     def __iter__(self) -> Iterator[ToolDefinition]:
         return iter(self.tools.values())

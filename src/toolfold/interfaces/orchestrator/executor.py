@@ -209,9 +209,9 @@ class ProgrammaticToolExecutor:
 
     def _read_catalog(self) -> _Routes:
         definitions = self.catalog.tools
-        tools = tuple(build_tool(definition, self._workers) for definition in definitions.values())
+        tools = tuple(build_tool(name, definition, self._workers) for name, definition in definitions.items())
         if self._stub_dir is not None:
-            write_stubs(definitions.values(), tools, self._stub_dir)
+            write_stubs(definitions, self._stub_dir)
         if tools and SEARCH_SPEC.name not in definitions:
             specs = [tool.spec for tool in tools]
             index = functools.cache(lambda: Index(specs))
@@ -235,9 +235,9 @@ async def call_tool(
         ToolError: the tool failed, or was not called; the text says which.
     """
     is_function = server in _FUNCTION_SERVERS
-    executor = _executor_for(server, tool_name)
+    executor, name = _executor_for(server, tool_name)
     if executor is not None:
-        return await executor.call_tool(tool_name, parameters, idempotency_key=idempotency_key)
+        return await executor.call_tool(name, parameters, idempotency_key=idempotency_key)
     if tool_name not in tool_map and not (is_function and tool_name in function_map):
         raise ToolNotFound(f"no tool {tool_name!r} at {server!r}{suggestion(tool_name, {*tool_map, *function_map})}")
     router = _bare_routers.get((is_function, tool_name))
@@ -260,14 +260,15 @@ _bare_routers: Final[dict[tuple[bool, str], Router]] = {}
 _numbers: Final = itertools.count()
 
 
-def _executor_for(server: str, tool_name: str) -> ProgrammaticToolExecutor | None:
-    candidates = [executor for executor in tuple(_executors) if _is_at(executor.catalog.get_tool(tool_name), server)]
-    return max(candidates, key=lambda executor: executor._number, default=None)
+def _executor_for(server: str, tool_name: str) -> tuple[ProgrammaticToolExecutor | None, str]:
+    """The latest executor that has the tool there, and its name in that catalog."""
+    is_at = functools.partial(_is_at, server)
+    named = [(executor, executor.catalog.name_at(tool_name, is_at)) for executor in tuple(_executors)]
+    candidates = [(executor, name) for executor, name in named if name is not None]
+    return max(candidates, key=lambda candidate: candidate[0]._number, default=(None, tool_name))
 
 
-def _is_at(definition: ToolDefinition | None, server: str) -> bool:
-    if definition is None:
-        return False
+def _is_at(server: str, definition: ToolDefinition) -> bool:
     return server in (definition.server, definition.spec().domain or None, definition.type == "function" and "function")
 
 

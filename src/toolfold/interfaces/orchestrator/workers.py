@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import difflib
 import functools
 import inspect
@@ -15,7 +16,7 @@ from pathlib import Path
 from typing import Any, Final, TypeAlias
 
 from toolfold.errors import ToolError, ToolNotFound, ToolRefused, UsageError
-from toolfold.interfaces.orchestrator.definitions import ToolDefinition
+from toolfold.interfaces.orchestrator.definitions import ToolCatalog, ToolDefinition
 from toolfold.models import Call, CallRecord, Limits, ToolSpec, Value
 from toolfold.prompts.python_stubs import Stub, write_tree
 from toolfold.sources.agent_tools import ask_agent
@@ -37,26 +38,35 @@ function_map: Final[MutableMapping[str, Callable[..., Any]]] = {}
 """Functions that take their arguments by name, for tools of type `function`."""
 
 
-def build_tool(definition: ToolDefinition, workers: Mapping[str, Worker]) -> Tool:
-    """The tool of a definition; who serves it is looked up with each call, so workers may come later."""
-    fallback = _missing_worker(definition.name, workers)
+def build_tool(name: str, definition: ToolDefinition, workers: Mapping[str, Worker]) -> Tool:
+    """The tool of a definition; who serves it is looked up with each call, so workers may come later.
+
+    A worker for `domain.name` goes before one for the name, which may serve several domains.
+    """
+    spec = definition.spec(name)
+    fallback = _missing_worker(name, workers)
+    defaults = {
+        parameter.name: parameter.default for parameter in definition.parameters if parameter.default is not None
+    }
     if definition.type == "agent" and definition.url:
         fallback = ask_agent(definition.url, headers=definition.headers)
     elif definition.type == "code_exec":
-        fallback = _program_runner(definition.spec())
+        fallback = _program_runner(spec)
+    names = (f"{definition.domain}.{definition.name}", definition.name)
 
     async def call_within(arguments: Mapping[str, Any], context: CallContext) -> Any:
-        count_call(definition.name)
+        count_call(name)
         token = _context.set(context)
+        payload = {**copy.deepcopy(defaults), **arguments} if defaults else dict(arguments)
         try:
-            return await _call(definition.name, definition.type == "function", dict(arguments), workers, fallback)
+            return await _call(names, definition.type == "function", payload, workers, fallback)
         finally:
             _context.reset(token)
 
     # A program's failure is a value of its reply, so trying again would only do its calls twice.
     retry = definition.retry or ("never" if definition.type == "code_exec" else "always")
     call = functools.partial(call_within, context=CallContext())
-    return Tool(spec=definition.spec(), call=call, call_within=call_within, retry=retry, breaks_on="failure")
+    return Tool(spec=spec, call=call, call_within=call_within, retry=retry, breaks_on="failure")
 
 
 def call_context() -> CallContext:
@@ -68,19 +78,21 @@ def bare_tool(name: str, *, is_function: bool, workers: Mapping[str, Worker] | N
     """A tool that no catalog describes: any arguments, to whatever is registered under the name."""
 
     async def call(arguments: Mapping[str, Any]) -> Any:
-        return await _call(name, is_function, dict(arguments), workers or {}, _missing_worker(name, workers or {}))
+        return await _call((name,), is_function, dict(arguments), workers or {}, _missing_worker(name, workers or {}))
 
     spec = ToolSpec(name=name, python_name=python_name(name), source="orchestrator")
     return Tool(spec=spec, call=call, retry="always", breaks_on="failure")
 
 
 async def _call(
-    name: str, is_function: bool, payload: dict[str, Any], workers: Mapping[str, Worker],
+    names: Sequence[str], is_function: bool, payload: dict[str, Any], workers: Mapping[str, Worker],
     fallback: Callable[[dict[str, Any]], Awaitable[Any]],
 ) -> Any:  # fmt: skip
-    if is_function and name not in workers and (function := function_map.get(name)) is not None:
+    own = next((workers[name] for name in names if name in workers), None)
+    function = next((function_map[name] for name in names if name in function_map), None)
+    if is_function and own is None and function is not None:
         return await _run_worker(function, **payload)
-    worker = workers.get(name) or tool_map.get(name)
+    worker = own or next((tool_map[name] for name in names if name in tool_map), None)
     return await (fallback(payload) if worker is None else _run_worker(worker, payload))
 
 
@@ -297,36 +309,43 @@ class StubGenerator:
 
     def generate(self, catalog: Iterable[ToolDefinition]) -> list[Path]:
         """Write every tool, and remove what was written for tools that are gone; the files."""
-        definitions = list(catalog)
-        tools = [build_tool(definition, {}) for definition in definitions]
-        return write_stubs(definitions, tools, self.stub_dir)
+        return write_stubs(_as_catalog(catalog).tools, self.stub_dir)
 
     def source(self, definition: ToolDefinition) -> str:
         """What `generate` writes for one tool."""
         with tempfile.TemporaryDirectory() as folder:
-            files = write_stubs([definition], [build_tool(definition, {})], Path(folder))
+            files = write_stubs({definition.name: definition}, Path(folder))
             return next(text for file in files if "async def " in (text := file.read_text(encoding="utf-8")))
 
 
-def write_stubs(definitions: Iterable[ToolDefinition], tools: Iterable[Tool], folder: Path) -> list[Path]:
+def _as_catalog(definitions: Iterable[ToolDefinition]) -> ToolCatalog:
+    if isinstance(definitions, ToolCatalog):
+        return definitions
+    catalog = ToolCatalog()
+    for definition in definitions:
+        catalog.add_tool(definition)
+    return catalog
+
+
+def write_stubs(definitions: Mapping[str, ToolDefinition], folder: Path) -> list[Path]:
     """Write `tools/<domain>/<tool>.py` below `folder`; each body goes to `call_tool`."""
-    servers = {definition.name: definition.server for definition in definitions}
+    tools = [build_tool(name, definition, {}) for name, definition in definitions.items()]
     try:
         return write_tree(
-            Catalog(tools).specs, folder, body=lambda stub: _body(stub, servers[stub.spec.name]), imports=_IMPORTS
+            Catalog(tools).specs, folder, body=lambda stub: _body(stub, definitions[stub.spec.name]), imports=_IMPORTS
         )
     except OSError as error:
         reason = (error.strerror or str(error)).lower()
         raise UsageError(f"the stubs cannot be written to {str(folder)!r}: {reason}; name another stub_dir") from error
 
 
-def _body(stub: Stub, server: str) -> str:
+def _body(stub: Stub, definition: ToolDefinition) -> str:
     entries = [f"{parameter.name!r}: {parameter.python_name}" for parameter in stub.parameters]
     if stub.further is not None:
         entries.append(stub.arguments()[-1].partition(":")[0])
     arguments = f"{{{', '.join(entries)}}}"
     if any(parameter.default == "..." for parameter in stub.parameters):
         arguments = f"{{_name: _value for _name, _value in {arguments}.items() if _value is not NOT_GIVEN}}"
-    call = f"await call_tool(server={server!r}, tool_name={stub.spec.name!r}, parameters={arguments})"
+    call = f"await call_tool(server={definition.server!r}, tool_name={definition.name!r}, parameters={arguments})"
     # With a type, because the call gives any value and the stub promises what the tool's schema says.
     return f"_reply: {stub.returns} = {call}\nreturn _reply"

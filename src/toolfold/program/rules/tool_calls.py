@@ -83,7 +83,7 @@ class ToolCallCheck:
             spelt = _hyphenated_name(node)
             tool = self._index.hyphenated.get(spelt or "")
             if tool is not None and spelt is not None and scope.find(spelt.partition("-")[0]) is None:
-                text = f"{tool.name!r} is not a valid Python name; write {tool.python_name!r}"
+                text = f"{spelt!r} is not a valid Python name; write {tool.python_name!r}"
                 yield Fault("unknown_tool", text, node)
 
     def import_faults(self) -> Iterator[Fault]:
