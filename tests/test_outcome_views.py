@@ -64,6 +64,7 @@ def test_an_outcome_is_plain_values_and_json() -> None:
                 "method": "all calls and replies once, as in one parallel request, less program and output; 4 bytes are 1 token",
             },
             "hints": [],
+            "unmade_calls": [],
         }
     )
 

@@ -443,6 +443,8 @@ class Outcome(OutcomeViews):
     """One line each, for the model: what was read otherwise than it was written, left out or not enforced."""
     stdout_tail: str = ""
     """The end of what was printed, where `stdout` is only its start; what is missing lies between the two."""
+    unmade_calls: tuple[str, ...] = ()
+    """Calls that the program reached, and that nothing awaited or used: `send_email(...) at line 3`."""
     shapes: tuple[str, ...] = ()
     """One line for each reply that the program misread, or got and said nothing about: what was in it."""
 

@@ -17,7 +17,7 @@ _MOST_CALLS: Final = 100
 _SHOWN_CHARACTERS: Final = 20_000
 _FIELDS: Final = (
     "execution_id", "status", "value", "stdout", "stderr", "stdout_cut_bytes", "stderr_cut_bytes", "problem", "calls",
-    "files", "engine", "isolation", "seconds", "context_saved", "hints",
+    "files", "engine", "isolation", "seconds", "context_saved", "hints", "unmade_calls",
 )  # fmt: skip
 CALL_FIELDS: Final = (
     "id", "name", "line", "arguments", "started_seconds", "seconds", "error", "bytes_in", "bytes_out", "attempts",
@@ -48,6 +48,13 @@ class OutcomeViews:
     def to_json(self, *, indent: int | None = None) -> str:
         """The same as text."""
         return json.dumps(self.to_dict(), ensure_ascii=False, allow_nan=False, indent=indent)
+
+    @property
+    def unmade_line(self) -> str:
+        """The calls that were not made, in a sentence; empty if there are none."""
+        calls: Sequence[str] = getattr(self, "unmade_calls")  # noqa: B009  # a field of the class that inherits this
+        verb = "was" if len(calls) == 1 else "were"
+        return f"not made: {', '.join(calls)} {verb} never awaited" if calls else ""
 
     def _repr_html_(self) -> str:
         return f'<div style="font-family:sans-serif;font-size:13px">{"".join(_parts(self))}</div>'
@@ -92,8 +99,9 @@ def _parts(outcome: Any) -> Iterator[str]:
         f'<div><b style="color:{color}">{escape(outcome.status)}</b> in {outcome.seconds:.3f} s, '
         f"{count} call{'' if count == 1 else 's'} <code>{escape(outcome.execution_id)}</code></div>"
     )
-    if outcome.problem is not None:
-        yield _text(str(outcome.problem), color="#cf222e")
+    for text in (str(outcome.problem or ""), outcome.unmade_line):
+        if text:
+            yield _text(text, color="#cf222e")
     for title, text in (("output", outcome.stdout), ("stderr", outcome.stderr)):
         if text:
             yield f"<div><i>{title}</i></div>{_text(text)}"

@@ -34,7 +34,7 @@ from toolfold_guest.program.replay import GuestTape, give, install, place, seed_
 from toolfold_guest.program.termination import hints_of
 from toolfold_guest.program.value_encoder import encode_value
 from toolfold_guest.shared import reserved_names as shared_names
-from toolfold_guest.shared.call_style import ToolFacts, style_of
+from toolfold_guest.shared.call_style import ToolFacts, leaves_coroutines, style_of
 from toolfold_guest.shared.reserved_names import NOTEBOOK_NAMES
 from toolfold_guest.shared.wire_format import HEADER, PLAIN, PROGRAM, REPLY, START, text_bytes
 from toolfold_guest.stdlib import blocked_calls, interpreter_patches, notebook
@@ -119,6 +119,7 @@ def prepare(library_set: str) -> None:
     _state.streams = sys.__stdout__, sys.__stderr__ = Stream(stdout), Stream(stderr)  # type: ignore[misc]  # none so far
     inbox, outbox = GuestInbox(loop), GuestOutbox(stdout, stderr, _state.streams)
     _state.channel = loop.poll_selector.channel = Channel(loop, inbox, outbox)
+    pending_call.note_coroutines(_state.channel.habits)
     interpreter_patches.heed_signals(_state.streams)
     interpreter_patches.count_own_frames()
     _state.file = "program.py"
@@ -256,12 +257,13 @@ def _serve(sock: Any, meanwhile: Callable[[], None] | None = None) -> bool:
         if thread_count() and not is_session:
             threading._shutdown()  # type: ignore[attr-defined]  # waits for the program's threads, as an exit does
         hints = hints_of(channel.habits, _state.notes) if _state.notes or channel.habits.has_any() else []
+        unmade = termination.unmade_calls(channel.habits) if channel.habits.has_pending or channel.habits.unmade else []
         if leaves_something or termination.has_handlers():
             termination.end(_state.session.__dict__, is_session=is_session)
         add_low_level_output(_state.streams, text)
     except BaseException as error:  # noqa: BLE001  # what the program changed is needed here: still no reason to be silent
-        ending, hints = ("failed", "null", *termination.describe_briefly(error)), []
-    channel.outbox.send_end(*ending, hints)
+        ending, hints, unmade = ("failed", "null", *termination.describe_briefly(error)), [], []
+    channel.outbox.send_end(*ending, hints, unmade)
     if is_session:
         _restore_streams()
         take_back(_state.loop)
@@ -290,6 +292,8 @@ def _make_ready(channel: Channel, text: str, tools: list[Any]) -> _Codes | BaseE
         namespace = Namespace(channel, tools)
         mentioned = _mentioned(codes)
         tool_names = namespace.mentioned_tools(mentioned)
+        if "async def" in text and leaves_coroutines(text):
+            channel.habits.has_pending = True
         if tool_names or "tools" in text:
             namespace.style = style_of(text, tool_names)
             if namespace.style != "awaited":
@@ -328,6 +332,9 @@ def _run(codes: _Codes | BaseException, text: str, options: dict[str, Any]) -> t
             value = names.get("result")
             if isinstance(value, _NOT_RESULTS):
                 value = None
+        # `result = main()` and `return main()`: what else could be meant than what `main` gives?
+        if type(value) is types.CoroutineType:
+            value = _state.loop.run_until_complete(_drive((), names, value))
         encoded, _state.notes = encode_value(notebook.with_pictures(value))
         limit = options.get("max_value_bytes", 0)
         if limit and len(encoded) * 4 > limit and text_bytes(encoded) > limit:
@@ -357,9 +364,9 @@ def _execute(codes: _Codes, names: dict[str, Any], text: str) -> Any:
     return value
 
 
-async def _drive(codes: _Codes, names: dict[str, Any]) -> Any:
+async def _drive(codes: tuple[types.CodeType | None, ...], names: dict[str, Any], coroutine: Any = None) -> Any:
     try:
-        value = None
+        value = None if coroutine is None else await coroutine
         for code in codes:
             if code is not None:
                 value = eval(code, names)
@@ -380,6 +387,10 @@ async def _drive(codes: _Codes, names: dict[str, Any]) -> Any:
 async def _cancel(tasks: Any) -> None:
     """What the program did not wait for ends with it, as under `asyncio.run`."""
     for task in tasks:
+        coroutine = task.get_coro()
+        origin = pending_call.origin_of(coroutine) if type(coroutine) is types.CoroutineType else None
+        if origin is not None:
+            _state.channel.habits.unmade.append(origin)
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)
 

@@ -10,6 +10,7 @@ import asyncio
 import itertools
 import re
 import sys
+import time
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from pathlib import Path
@@ -17,6 +18,7 @@ from typing import Final
 
 from tests.corpora import docstrings, function_calls, packages, standard_tests, texts
 from tests.corpora.case import Case
+from tests.corpora.half_awaited import measure as measure_twins
 from tests.corpora.judge import judge
 from tests.corpora.report import lines
 from tests.corpora.results import Results, tree
@@ -24,6 +26,9 @@ from tests.corpora.run import row, run_case
 from tests.corpora.sides import Inside, Outside, inside, outside
 from toolfold.program import Checker
 
+HALF_AWAITED: Final = "half-awaited"
+"""Random programs with new seeds each run, compared with twins of theirs and not with CPython."""
+TWINS: Final = 240
 RESULTS: Final = packages.FOLDER / "results.jsonl"
 _STEP: Final = 500
 SOURCES: Final[dict[str, Callable[[], Iterable[Case]]]] = {
@@ -44,7 +49,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="tests.corpora")
     parser.add_argument("--most", type=int, help="programs of each source at most")
     parser.add_argument("--every", type=int, default=1, help="take one program of so many")
-    parser.add_argument("--only", choices=SOURCES, action="append", help="this source alone; may be given again")
+    parser.add_argument(
+        "--only", choices=[*SOURCES, HALF_AWAITED], action="append", help="this source alone; may be given again"
+    )
     parser.add_argument("--like", type=re.compile, help="programs whose name this expression is found in")
     parser.add_argument("--again", action="append", help="run those again that have this verdict; may be given again")
     parser.add_argument("--fresh", action="store_true", help="forget what earlier runs found")
@@ -59,14 +66,19 @@ def main() -> None:
         asyncio.run(measure(results, chosen(wish, results), wish.workers))
     print("\n".join(lines(results)))
     print(f"{len(results.rows)} programs, {results.wrong} wrong; each is a line of {wish.results}")
-    sys.exit(1 if results.wrong else 0)
+    wrong = results.wrong
+    if not wish.report and HALF_AWAITED in (wish.only or [HALF_AWAITED]):
+        first = int(time.time()) * 1000
+        for forgets_own in (False, True):
+            wrong += asyncio.run(measure_twins(range(first, first + (wish.most or TWINS)), forgets_own=forgets_own))
+    sys.exit(1 if wrong else 0)
 
 
 def chosen(wish: argparse.Namespace, results: Results) -> Iterator[Case]:
     """What is still to run: without what ran before, unless it is asked for again, and each text once."""
     again = {key for key, one in results.rows.items() if one["verdict"] in (wish.again or ())}
     done = {key for key in results.rows if key not in again}
-    for name in wish.only or SOURCES:
+    for name in [name for name in wish.only or SOURCES if name != HALF_AWAITED]:
         try:
             for case in itertools.islice(SOURCES[name](), 0, wish.most and wish.most * wish.every, wish.every):
                 key = case.key

@@ -14,11 +14,12 @@ import mcp_types
 import pytest
 
 from toolfold.interfaces.callback import messages as callback
-from toolfold.interfaces.cli import command_process
+from toolfold.interfaces.cli import command_process, outcome_output
 from toolfold.interfaces.console import json_shapes
 from toolfold.interfaces.frameworks.program_tool import render_outcome
 from toolfold.interfaces.http import outcome_bodies, request_models, trainer_routes
 from toolfold.interfaces.mcp import outcome_results as mcp
+from toolfold.interfaces.orchestrator import executor
 from toolfold.interfaces.pydantic_ai import outcome_returns as pydantic_ai
 from toolfold.models import NOTHING_RAN, Outcome, Problem, Status
 
@@ -79,6 +80,30 @@ def at_pydantic_ai(outcome: Outcome) -> Any:
     if outcome.status == "finished":
         return pydantic_ai.to_return(outcome).return_value
     return pydantic_ai.to_retry(outcome).message
+
+
+def test_calls_that_were_not_made_are_the_first_that_a_reader_of_any_interface_reads(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    calls = ("send_email(...) at line 3", "note(...) at line 4 (2 times)")
+    outcome = Outcome(execution_id="1", status="finished", stdout="out\n", value=1, unmade_calls=calls)
+    line = "not made: send_email(...) at line 3, note(...) at line 4 (2 times) were never awaited"
+
+    outcome_output.print_text(outcome)
+    body = outcome_bodies.outcome_response(outcome, session="s", files=[]).body
+    returned = pydantic_ai.to_return(outcome)
+
+    assert capsys.readouterr() == ("out\n", f"toolfold: {line}\n")
+    assert at_mcp(outcome) == (False, f"[Script executed successfully] {line}\nout\n")
+    assert (body["stdout"], body["unmade_calls"]) == (f"{line}\nout\n", list(calls))
+    assert json.loads(callback.to_json(outcome, (), callback.Frame(timeout_seconds=5)))["stdout"] == f"{line}\nout\n"
+    assert at_frameworks(outcome) == (False, f"{line}\nout\nValue: 1")
+    assert returned.return_value == {"printed": f"{line}\nout", "result": 1}
+    assert returned.metadata["toolfold"]["unmade_calls"] == list(calls)
+    assert executor._render(outcome, ())["output"] == f"{line}\nout\n"
+    assert json_shapes.of_outcome(outcome, hidden=False)["unmade_calls"] == list(calls)
+    assert outcome.to_dict()["unmade_calls"] == list(calls)
+    assert line in outcome._repr_html_()
 
 
 EXPECTED: dict[Callable[[Outcome], Any], dict[Status, Any]] = {

@@ -262,6 +262,7 @@ outcomes = whole(
     seconds=numbers,
     context_saved=whole(ContextSaved, tokens=counts, bytes=counts, method=texts),
     hints=tuples(texts),
+    unmade_calls=tuples(texts),
     stdout_tail=texts,
     shapes=tuples(texts),
 )

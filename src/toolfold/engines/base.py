@@ -113,6 +113,8 @@ class Ended:
     """Given files that the program certainly had and that are gone. What it never got, or hid, is not among them."""
     notes: tuple[str, ...] = ()
     """What the caller should know: a produced file that was left out, a limit not enforced."""
+    unmade_calls: tuple[str, ...] = ()
+    """Calls that the program reached, and that nothing awaited or used."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -58,6 +58,7 @@ def outcome_of(
         seconds=time.perf_counter() - began,
         context_saved=_saved(records, ended, code_bytes, stdout + stderr),
         hints=hints,
+        unmade_calls=ended.unmade_calls,
         stdout_tail=output.stdout.tail() if stdout_cut_bytes else "",
         shapes=calls.accounts.recent_replies.shapes(ended, stdout, start_record.program.text, start_record.tools)
         if calls is not None

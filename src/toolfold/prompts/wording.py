@@ -114,8 +114,15 @@ def shared_sentences(descriptions: Sequence[Sequence[str]]) -> tuple[str, ...]:
 # What a model reads beside a program's output, so that its next program works: one set of sentences for all interfaces.
 
 
+def first_line(outcome: Outcome) -> str:
+    """What a model has to know first of a program that finished: calls that it wrote and that were not made."""
+    return outcome.unmade_line if outcome.status == "finished" else ""
+
+
 def lessons(outcome: Outcome) -> Iterator[str]:
     """Each is a part of its own, after the text that the interface promises."""
+    if outcome.status != "finished" and outcome.unmade_calls:
+        yield outcome.unmade_line
     if outcome.stdout_cut_bytes:
         missing = outcome.stdout_cut_bytes - len(outcome.stdout_tail.encode())
         text = f"{missing:,} bytes of output are not shown. A program can read the whole: open({outcome.output_name!r})"

@@ -88,6 +88,7 @@ class EndedFrame(msgspec.Struct, array_like=True, forbid_unknown_fields=True, ta
     message: str = ""
     """The exception's type and message, which are only the end of the report or in its middle."""
     hints: list[str] = []
+    unmade: list[str] = []
 
 
 class UnpackedFrame(msgspec.Struct, array_like=True, forbid_unknown_fields=True, tag=UNPACKED, gc=False):

@@ -42,13 +42,15 @@ class Habits:
     def reset(self) -> None:
         self.in_place: dict[str, int] = {}
         """How many calls of each tool were made where the program did not await them."""
-        self.never_made: list[str] = []
-        """The tools of calls that the program dropped before anything needed them."""
+        self.unmade: list[tuple[str, int]] = []
+        """Calls that the program dropped before anything awaited or used them: their names and lines."""
+        self.late: list[tuple[str, int]] = []
+        """Calls that were made for their value after later ones."""
         self.has_pending = False
-        """It may have calls that nothing has asked for yet."""
+        """It may have calls, or coroutines of its own, that nothing has asked for yet."""
 
     def has_any(self) -> bool:
-        return bool(self.in_place) or self.has_pending
+        return bool(self.in_place or self.late)
 
 
 class Channel:
@@ -132,9 +134,12 @@ class Channel:
     def call_in_place(self, index: int, name: str, arguments: dict[str, Any], line: int) -> Any:
         """A synchronous call where the program could have awaited: counted, for a hint, unless threads run them."""
         if thread_ident() == self._main_thread:
-            in_place = self.habits.in_place
-            in_place[name] = in_place.get(name, 0) + 1
+            self.count_in_place(name)
         return self.call_blocking(index, name, arguments, line)
+
+    def count_in_place(self, name: str) -> None:
+        in_place = self.habits.in_place
+        in_place[name] = in_place.get(name, 0) + 1
 
     def call_together(self, calls: list[tuple[int, str, dict[str, Any], int]]) -> list[tuple[bool, Any]]:
         """Several synchronous calls at once; for each, whether it went well, and its value or error."""
@@ -285,6 +290,7 @@ class UnsentCalls:
         """Whether the host wants to know, because the execution can pause."""
         self._told_waiting = -1
         self._ids = count_from(1)
+        self.last_id = 0
         self._calls: list[str] = []
         self._bytes = 0
 
@@ -293,7 +299,7 @@ class UnsentCalls:
 
     def add(self, index: int, text: str, line: int) -> int:
         """One more call; its id. With threads about, only under their lock: ids must leave in their order."""
-        call_id = next(self._ids)
+        call_id = self.last_id = next(self._ids)
         self._calls.append(f"[{call_id},{index},{text},{line}]")
         self._bytes += len(text)
         return call_id

@@ -234,10 +234,16 @@ class GuestOutbox:
             frame = frame.f_back
         self.send_last_words()
 
-    def send_end(self, status: str, value_text: str, error: str, message: str, hints: list[str]) -> None:
+    def send_end(
+        self, status: str, value_text: str, error: str, message: str, hints: list[str], unmade: list[str]
+    ) -> None:
         output = self._take_output()
         cut = f"[{self._stdout.cut_bytes},{self._stderr.cut_bytes}]"
-        details = f",{_quote(_shortened(message))},[{','.join(map(_quote, hints))}]" if message or hints else ""
+        details = (
+            f",{_quote(_shortened(message))},[{','.join(map(_quote, hints))}]" if message or hints or unmade else ""
+        )
+        if unmade:
+            details += f",[{','.join(map(_quote, unmade))}]"
         self._emit(f"[{ENDED},{output},{_quote(status)},{value_text},{_quote(_shortened(error))},{cut}{details}]")
 
     def _take_output(self) -> str:

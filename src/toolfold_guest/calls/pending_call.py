@@ -17,8 +17,13 @@ import json
 import math
 import operator
 import sys
+import types
+import warnings
+import weakref
 from collections.abc import Callable, Generator
 from typing import Any
+
+from toolfold_guest.program.compiler import FILENAME
 
 NEW, RUNNING, DONE, FAILED, CLOSED = range(5)
 
@@ -27,6 +32,8 @@ _ASKS_FOR_AWAITABLES = frozenset({"asyncio", "inspect", "types", "functools", "c
 _get_objects = gc.get_objects
 awaitable_codes: set[Any] = set()
 """The code of tools whose calls can be awaited. A mark on the functions would be copied by `functools.wraps`."""
+_reported: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()
+"""By id: to look for a call in a set would ask for its value."""
 _AWAITABLES: tuple[type, ...] = (collections.abc.Awaitable, collections.abc.Coroutine)
 
 
@@ -80,9 +87,9 @@ class PendingCall:
             self._toolfold_state = CLOSED
 
     def __del__(self) -> None:
-        # For a hint: the program wrote a call that was never made.
+        # The program wrote a call that was never made.
         if self._toolfold_state == NEW:
-            self._toolfold_maker.never_made()
+            self._toolfold_maker.note_unmade()
 
     # as its value
 
@@ -163,7 +170,7 @@ class PendingCall:
 class Maker:
     """How one call is made, either way."""
 
-    __slots__ = ("_arguments", "_channel", "index", "is_read_only", "line", "name")
+    __slots__ = ("_arguments", "_channel", "_last_id", "index", "is_read_only", "line", "name")
 
     def __init__(
         self,
@@ -177,19 +184,25 @@ class Maker:
     ) -> None:
         self.name, self.index, self.line, self.is_read_only = name, index, line, is_read_only
         self._arguments, self._channel = arguments, channel
+        self._last_id = channel.unsent.last_id
 
     async def awaited(self) -> Any:
         return await self._channel.call(self.index, self.name, self._arguments(), self.line)
 
     def blocking(self) -> Any:
+        if self._channel.unsent.last_id > self._last_id:
+            self._channel.habits.late.append((self.name, self.line))
         return self._channel.call_in_place(self.index, self.name, self._arguments(), self.line)
 
     def blocking_with(self, makers: "list[Maker]") -> list[tuple[bool, Any]]:
         calls = [(maker.index, maker.name, maker._arguments(), maker.line) for maker in makers]
         return self._channel.call_together(calls)  # type: ignore[no-any-return]
 
-    def never_made(self) -> None:
-        self._channel.habits.never_made.append(self.name)
+    def count(self) -> None:
+        self._channel.count_in_place(self.name)
+
+    def note_unmade(self) -> None:
+        self._channel.habits.unmade.append((self.name, self.line))
 
 
 def value_of(value: Any) -> Any:
@@ -234,13 +247,72 @@ def all_of(values: list[Any]) -> list[Any]:
     return [value_of(value) for value in together(values)]
 
 
-def unmade() -> list[str]:
-    """The tools of calls that still exist and that nothing has asked for."""
-    # Calls that were dropped have reported themselves; these are still referred to somewhere.
-    calls = [
-        candidate for candidate in _get_objects() if type(candidate) is PendingCall and candidate._toolfold_state == NEW
-    ]
-    return [call._toolfold_maker.name for call in calls]
+async def awaited_value(value: Any) -> Any:
+    """What a call gives that the program does not await, where it could; anything else as it is."""
+    if type(value) is PendingCall:
+        value._toolfold_maker.count()
+        return await value
+    return await value if type(value) is types.CoroutineType else value
+
+
+async def await_all(values: list[Any]) -> list[Any]:
+    """The same for the calls of one list comprehension."""
+    if len(asyncio.all_tasks()) == 1:
+        return all_of(values)
+    # Other tasks call tools meanwhile: all calls are made in the order in which they would be, had each been awaited.
+    return [await awaited_value(value) for value in values]
+
+
+def deep_value_of(value: Any) -> Any:
+    """The same as `value_of`, also inside of a list, tuple or dict."""
+    if type(value) in (list, tuple) and any(type(item) is PendingCall for item in value):
+        return type(value)([value_of(item) for item in value])
+    if type(value) is dict and any(type(item) is PendingCall for item in value.values()):
+        return {key: value_of(item) for key, item in value.items()}
+    return value_of(value)
+
+
+def unmade() -> list[tuple[str, int]]:
+    """Name and line of calls and coroutines that still exist and that nothing has asked for."""
+    # Those that were dropped have reported themselves; these are still referred to somewhere.
+    calls = []
+    for candidate in _get_objects():
+        if type(candidate) is PendingCall and candidate._toolfold_state == NEW:
+            origin: Any = candidate._toolfold_maker.name, candidate._toolfold_maker.line
+        elif type(candidate) is types.CoroutineType:
+            origin = origin_of(candidate)
+        else:
+            continue
+        # A session's next program finds them again.
+        if origin is not None and id(candidate) not in _reported:
+            _reported[id(candidate)] = candidate
+            calls.append(origin)
+    return calls
+
+
+def origin_of(coroutine: Any) -> tuple[str, int] | None:
+    """Name and line of a coroutine that has not begun: of a tool's call, or of a function of the program."""
+    code, frame = coroutine.cr_code, coroutine.cr_frame
+    if inspect.getcoroutinestate(coroutine) != inspect.CORO_CREATED:
+        return None
+    if code.co_filename == FILENAME:
+        return coroutine.__name__, code.co_firstlineno
+    line = frame.f_locals.get("line")
+    return None if line is None else (coroutine.__name__, line)
+
+
+def note_coroutines(habits: Any) -> None:
+    """Have coroutines that are dropped before they begin reported, beside the interpreter's own warning."""
+    # A name of the interpreter's that nothing documents, and that it looks up each time.
+    warn = warnings._warn_unawaited_coroutine  # type: ignore[attr-defined]
+
+    def warn_unawaited(coroutine: Any) -> None:
+        origin = origin_of(coroutine)
+        if origin is not None:
+            habits.unmade.append(origin)
+        warn(coroutine)
+
+    warnings._warn_unawaited_coroutine = warn_unawaited  # type: ignore[attr-defined]  # the same
 
 
 def _make(call: PendingCall) -> None:

@@ -12,7 +12,8 @@ import types
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
-from toolfold_guest.shared.call_style import ASYNC_PREFIX, CallSites, awaited_attributes, called_name, is_tools
+from toolfold_guest.shared.call_flow import CallFlow
+from toolfold_guest.shared.call_style import ASYNC_PREFIX, awaited_attributes, is_tools
 
 FILENAME = "<program>"
 RETURN_NAME = "__toolfold_return__"
@@ -20,7 +21,12 @@ VALUE_NAME = "__toolfold_value__"
 USE_NAME = "__toolfold_use__"
 TOGETHER_NAME = "__toolfold_together__"
 ALL_NAME = "__toolfold_all__"
+AWAIT_NAME = "__toolfold_await__"
+AWAIT_ALL_NAME = "__toolfold_await_all__"
+DEEP_NAME = "__toolfold_deep__"
+GETATTR_NAME = "__toolfold_getattr__"
 PENDING_PREFIX = "__toolfold_pending_"
+BLOCKING_PREFIX = "__toolfold_blocking_"
 
 _NEEDS_THE_WHOLE = re.compile(r"(?:elif|else|except|finally|return)\b")
 # A line that begins with a quote may close a string, or be an expression of its own.
@@ -130,26 +136,33 @@ def _leaving(statement: ast.Return) -> ast.stmt:
 
 
 def _rewrite_calls(tree: ast.Module, tools: Collection[str], reading: Collection[str]) -> None:
-    """Calls that nothing awaits are made where they stand; those that something may await, when it needs them."""
-    places = CallSites(tree, tools)
-    wrapped: dict[ast.AST, str] = dict.fromkeys((*places.calls, *places.values), VALUE_NAME)
-    for node, name in [
-        *((comprehension, ALL_NAME) for comprehension in places.lists),
-        *((comprehension, TOGETHER_NAME) for comprehension in places.awaitable_lists),
-    ]:
-        if called_name(node.elt) in reading:
-            wrapped[node] = name
-        elif name == ALL_NAME:
-            wrapped[node.elt] = VALUE_NAME
+    """Calls that nothing can await are made where they stand; those that something may await, when it needs them."""
+    flow = CallFlow(tree, tools)
+    wrapped: dict[ast.AST, str] = {
+        node: AWAIT_NAME if is_async else VALUE_NAME for node, is_async in flow.sites_in_place()
+    }
+    for comprehension, is_awaited in flow.lists(reading):
+        if is_awaited:
+            wrapped[comprehension] = TOGETHER_NAME
+        else:
+            is_async = wrapped.pop(comprehension.elt) == AWAIT_NAME
+            wrapped[comprehension] = AWAIT_ALL_NAME if is_async else ALL_NAME
     last = tree.body[-1] if tree.body else None
-    wrapped.update({node.value: USE_NAME for node in places.dropped if node is not last})
+    wrapped.update({node.value: USE_NAME for node in flow.dropped() if node is not last})
+    wrapped.update(dict.fromkeys(flow.value_uses(), DEEP_NAME))
+    for name in flow.synchronous_names():
+        name.id = BLOCKING_PREFIX + name.id
+    for node in flow.awaitable_references():
+        if isinstance(node, ast.Attribute):
+            node.attr = f"{ASYNC_PREFIX}{node.attr.removeprefix(ASYNC_PREFIX)}"
+        else:
+            node.func = ast.copy_location(ast.Name(GETATTR_NAME, ast.Load()), node)
     _wrap(tree, wrapped)
 
 
 def _rewrite_lists(tree: ast.Module, reading: Collection[str]) -> None:
     """In a program that awaits nothing, the calls of a list comprehension that only read are made at once."""
-    places = CallSites(tree, reading)
-    lists = [*places.lists, *places.awaitable_lists]
+    lists = [node for node, _ in CallFlow(tree, reading).lists(reading)]
     for node in lists:
         node.elt.func.id = PENDING_PREFIX + node.elt.func.id  # type: ignore[attr-defined]  # it is a call of a name
     _wrap(tree, dict.fromkeys(lists, ALL_NAME))
@@ -164,9 +177,10 @@ def _wrap(tree: ast.Module, wrapped: Mapping[ast.AST, str]) -> None:
                 setattr(node, field, _call_of(wrapped[value], value))
 
 
-def _call_of(name: str, value: Any) -> ast.Call:
+def _call_of(name: str, value: Any) -> ast.expr:
     function = ast.copy_location(ast.Name(name, ast.Load()), value)
-    return ast.copy_location(ast.Call(function, [value], []), value)
+    call = ast.copy_location(ast.Call(function, [value], []), value)
+    return ast.copy_location(ast.Await(call), value) if name in (AWAIT_NAME, AWAIT_ALL_NAME) else call
 
 
 def _rewrite_tools(tree: ast.Module) -> None:

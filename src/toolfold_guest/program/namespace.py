@@ -14,7 +14,8 @@ from typing import Any
 from toolfold_guest.calls import pending_call
 from toolfold_guest.calls.channel import Channel, ToolError, line_of
 from toolfold_guest.calls.pending_call import Maker, PendingCall, value_of
-from toolfold_guest.program.compiler import ALL_NAME, PENDING_PREFIX, TOGETHER_NAME, USE_NAME, VALUE_NAME
+from toolfold_guest.program import compiler
+from toolfold_guest.program.compiler import BLOCKING_PREFIX, PENDING_PREFIX
 from toolfold_guest.shared.call_style import KEYWORDS, Style, ToolFacts, bind
 from toolfold_guest.shared.reserved_names import ANY_TOOL, RESERVED
 from toolfold_guest.stdlib.notebook import LenientDatetime, describe_files
@@ -57,15 +58,21 @@ class Namespace:
         self._channel.habits.has_pending = True
         names.update(
             {
-                VALUE_NAME: pending_call.value_of,
-                USE_NAME: pending_call.use,
-                TOGETHER_NAME: pending_call.together,
-                ALL_NAME: pending_call.all_of,
+                compiler.VALUE_NAME: pending_call.value_of,
+                compiler.DEEP_NAME: pending_call.deep_value_of,
+                compiler.USE_NAME: pending_call.use,
+                compiler.TOGETHER_NAME: pending_call.together,
+                compiler.ALL_NAME: pending_call.all_of,
+                compiler.AWAIT_NAME: pending_call.awaited_value,
+                compiler.AWAIT_ALL_NAME: pending_call.await_all,
+                compiler.GETATTR_NAME: get_tool,
             }
         )
         for name in mentioned:
             if name.startswith(PENDING_PREFIX):
                 names[name] = self.pending(name.removeprefix(PENDING_PREFIX))
+            elif name.startswith(BLOCKING_PREFIX):
+                names[name] = self.blocking(name.removeprefix(BLOCKING_PREFIX), is_bare=True)
 
     def mentioned_tools(self, mentioned: set[str] | None) -> set[str]:
         return (set(self._index) if mentioned is None else self._index.keys() & mentioned) - RESERVED
@@ -188,6 +195,13 @@ class ToolsModule(types.ModuleType):
 
     def __dir__(self) -> list[str]:
         return sorted(self.__dict__["_members"].keys() - {ANY_TOOL})
+
+
+def get_tool(module: Any, name: str, *default: Any) -> Any:
+    """`getattr(tools, name)` whose calls the program awaits."""
+    if isinstance(module, ToolsModule) and not name.startswith("async_"):
+        name = f"async_{name}"
+    return getattr(module, name, *default)
 
 
 def _dressed(function: Callable[..., Any], name: str, facts: ToolFacts) -> Callable[..., Any]:

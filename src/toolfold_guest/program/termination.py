@@ -19,7 +19,7 @@ from typing import Any
 from toolfold_guest.calls import pending_call
 from toolfold_guest.calls.channel import Habits
 from toolfold_guest.program.compiler import FILENAME
-from toolfold_guest.shared.call_style import MOST_NOTES, parallel_hints
+from toolfold_guest.shared.call_style import MOST_NOTES, describe_calls, parallel_hints
 
 _LEAVES_SOMETHING = re.compile(
     r"open|atexit|__del__|finally|yield|weakref|File|zip|logging|Writer|sqlite|shelve|ExitStack"
@@ -112,17 +112,20 @@ def hints_of(habits: Habits, notes: list[str]) -> list[str]:
     hints = [*notes[:MOST_NOTES], *parallel_hints(habits.in_place)]
     if len(notes) > MOST_NOTES:
         hints.insert(MOST_NOTES, f"{len(notes) - MOST_NOTES} other parts of the value were sent as text, too")
-    if habits.has_pending:
-        # To look at every object of the interpreter is slow: only for programs that may have left a call unmade.
-        calls = [*habits.never_made, *pending_call.unmade()]
-        hints += [_never_made(name, calls.count(name)) for name in dict.fromkeys(calls)]
+    hints += [
+        f"{name}(...) at line {line} was made after later calls, when its value was used; write 'await {name}(...)'"
+        for name, line in dict.fromkeys(habits.late[:MOST_NOTES])
+    ]
     return hints
 
 
-def _never_made(name: str, count: int) -> str:
-    calls = "1 call" if count == 1 else f"{count} calls"
-    verb = "was" if count == 1 else "were"
-    return f"{calls} of {name!r} {verb} never made: nothing awaited or used the reply; write 'await {name}(...)'"
+def unmade_calls(habits: Habits) -> list[str]:
+    """Calls that the program wrote and reached, and that nothing awaited or used."""
+    calls = list(habits.unmade)
+    if habits.has_pending:
+        # To look at every object of the interpreter is slow: only for programs that may have left a call unmade.
+        calls += pending_call.unmade()
+    return describe_calls(calls)
 
 
 # ----------------------------------------------------------------------------------------------------

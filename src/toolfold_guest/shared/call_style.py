@@ -4,10 +4,10 @@ The answer decides what the bare name of a tool is. Pure text and trees in, word
 """
 
 import ast
-import builtins
 import keyword
 import re
-from collections.abc import Container, Iterable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final, Literal, NamedTuple
 
 Style = Literal["awaited", "in_place", "mixed"]
@@ -21,17 +21,28 @@ _OPENS: Final = r"\s*=\s*[\w.]*(?:open|reader|writer|connect|cursor|IO|File|figu
 _AWAITING: Final = (
     "await ", "gather(", "gather(*[", "gather(*(", "create_task(", "ensure_future(", "wait_for(", "as_completed([",
 )  # fmt: skip
+_LOOKS_UP: Final = re.compile(r"\b(?:globals|locals|vars|eval)\s*\(")
+_HANDS_TOOLS_ON: Final = re.compile(r"""(?<![\w."'])tools\b(?!["']|(?:\s*\.\s*\w+)+\s*\()""")
+"""The module `tools` other than in `tools.name(...)`."""
+_RUNNING: Final = (*_AWAITING, "run(", "def ")
+_ASYNC_FUNCTIONS: Final = re.compile(r"\basync\s+def\s+(\w+)")
 _LONGEST: Final = max(map(len, _AWAITING))
 _QUOTES: Final = ("'", '"')
 
 
 def style_of(text: str, names: Iterable[str]) -> Style:
-    if all(_is_always_awaited(text, name) for name in names) and not ("tools" in text and "import" in text):
+    is_plain = "tools" not in text or ("import" not in text and not _HANDS_TOOLS_ON.search(text))
+    if is_plain and all(_is_always_awaited(text, name) for name in names) and not _LOOKS_UP.search(text):
         return "awaited"
     return "mixed" if _may_await(text) else "in_place"
 
 
-def _is_always_awaited(text: str, name: str) -> bool:
+def leaves_coroutines(text: str) -> bool:
+    """Whether a function of the program may be called without `await`."""
+    return not all(_is_always_awaited(text, name, _RUNNING) for name in _ASYNC_FUNCTIONS.findall(text))
+
+
+def _is_always_awaited(text: str, name: str, awaiting: tuple[str, ...] = _AWAITING) -> bool:
     size, at = len(name), text.find(name)
     while at >= 0:
         end = at + size
@@ -39,7 +50,7 @@ def _is_always_awaited(text: str, name: str) -> bool:
         is_name = not (before.isalnum() or before == "_" or after.isalnum() or after == "_")
         # In quotes, an attribute of something, or the name of an argument: not the tool.
         is_other = before == "." or (before in _QUOTES and after in _QUOTES) or (after == "=" and text[end + 1] != "=")
-        if is_name and not is_other and not (after == "(" and text[max(0, at - _LONGEST) : at].endswith(_AWAITING)):
+        if is_name and not is_other and not (after == "(" and text[max(0, at - _LONGEST) : at].endswith(awaiting)):
             return False
         at = text.find(name, end)
     return True
@@ -111,6 +122,8 @@ KEYWORDS: Final = frozenset(keyword.kwlist)
 
 SEVERAL: Final = 3
 """So many calls of one tool, one after another, are worth a word."""
+MOST_UNMADE: Final = 8
+"""Lines with calls that were not made, in an outcome."""
 MOST_NOTES: Final = 3
 """On a value: of a hundred rows with the same oddity, three tell enough."""
 
@@ -122,6 +135,14 @@ def parallel_hints(in_place: Mapping[str, int]) -> list[str]:
         f"'await asyncio.gather(*[{name}(...) for ...])' runs independent calls at once"
         for name, count in in_place.items()
         if count >= SEVERAL
+    ]
+
+
+def describe_calls(calls: Iterable[tuple[str, int]]) -> list[str]:
+    """Calls by name and line, for a reader, in the order of the lines."""
+    return [
+        f"{name}(...)" + (f" at line {line}" if line else "") + (f" ({count} times)" if count > 1 else "")
+        for (name, line), count in sorted(Counter(calls).items(), key=lambda entry: entry[0][1])
     ]
 
 
@@ -210,227 +231,3 @@ def _binds_tools(nodes: list[ast.AST]) -> bool:
         or (isinstance(node, ast.arg) and node.arg == "tools")
         for node in nodes
     )
-
-
-# ----------------------------------------------------------------------------------------------------
-# Which tool calls of a program are made in place, because nothing there could await them.
-#
-# Pure: a tree in, nodes of it out. Where it is not certain, a call stays awaitable and is left to the run.
-# Names are judged by their spelling, whatever their scope: one use that may await keeps all of them awaitable.
-
-Use = Literal["value", "awaited", "escape"]
-
-_TAKES_AWAITABLES: Final = AWAITERS | frozenset(
-    {"run", "Runner", "run_until_complete", "run_coroutine_threadsafe", "start_soon", "isawaitable", "iscoroutine",
-     "close", "send"}
-)  # fmt: skip
-_VALUE_MODULES: Final = frozenset(
-    {"json", "re", "math", "statistics", "datetime", "textwrap", "pprint", "csv", "base64", "html", "string", "pd",
-     "pandas", "np", "numpy", "Decimal", "Fraction", "date", "Path", "os", "sys", "hashlib", "Counter", "logging"}
-)  # fmt: skip
-_NOT_VALUES: Final = frozenset({"aiter", "anext", "setattr", "isinstance", "exec", "eval", "callable", "id"})
-_CONSUMERS: Final = frozenset(name for name in dir(builtins) if name[0].islower()) - _NOT_VALUES
-_READERS: Final = frozenset({"len", "sum", "print", "str", "repr", "max", "min", "any", "all"})
-"""Builtins that look at the items of a list and hand none of them on but as a value."""
-_AWAITING_ATTRIBUTES: Final = ("close", "send", "throw")
-_LOOSE: Final = (
-    ast.BinOp, ast.UnaryOp, ast.FormattedValue, ast.Subscript, ast.Compare, ast.Expr, ast.AugAssign, ast.For, ast.If,
-    ast.While, ast.Assert, ast.comprehension, ast.Raise, ast.Match, ast.withitem,
-)  # fmt: skip
-
-
-class CallSites:
-    """What to make in place in one program.
-
-    Args:
-        tree: The program.
-        tools: The names under which it can call tools.
-    """
-
-    def __init__(self, tree: ast.Module, tools: Container[str]) -> None:
-        self.calls: list[ast.Call] = []
-        """Calls of tools whose value is needed at once."""
-        self.values: list[ast.Name] = []
-        """Names that may hold a call, where its value is needed."""
-        self.dropped: list[ast.Expr] = []
-        """Statements that are only an expression, whose value nobody sees."""
-        self.lists: list[ast.ListComp] = []
-        """List comprehensions that hold calls which nothing may ever await."""
-        self.awaitable_lists: list[ast.ListComp] = []
-        """List comprehensions that hold calls which something may await."""
-        self._parents: dict[ast.AST, ast.AST] = {}
-        self._loads: dict[str, list[ast.Name]] = {}
-        self._bound: set[str] = set()
-        self._read(tree)
-        self._tools = self._imported_tools(tree) | {
-            name for name in self._loads if name in tools and name not in self._bound
-        }
-        self._call_names: set[str] = set()
-        for node in list(self._parents):
-            self._judge(node)
-        awaited = {name for name in self._call_names if self._is_awaited(name)}
-        for name in self._call_names - awaited:
-            self.values += [load for load in self._loads.get(name, ()) if self._use(load) == "value"]
-
-    def _read(self, tree: ast.Module) -> None:
-        for node in ast.walk(tree):
-            # How a value is used depends on what is around it, and nodes do not know their parents.
-            for child in ast.iter_child_nodes(node):
-                self._parents[child] = node
-            match node:
-                case ast.Name(id=name, ctx=ast.Load()):
-                    self._loads.setdefault(name, []).append(node)
-                case ast.Name(id=name) | ast.arg(arg=name) | ast.ClassDef(name=name) | ast.FunctionDef(name=name):
-                    self._bound.add(name)
-                case ast.AsyncFunctionDef(name=name):
-                    self._bound.add(name)
-                # This binds the tool itself, so its name still means the tool.
-                case ast.ImportFrom(module=str(module)) if module.partition(".")[0] == "tools":
-                    pass
-                case ast.Import(names=aliases) | ast.ImportFrom(names=aliases):
-                    self._bound.update((alias.asname or alias.name).partition(".")[0] for alias in aliases)
-
-    def _imported_tools(self, tree: ast.Module) -> set[str]:
-        names: set[str] = set()
-        for node in ast.walk(tree):
-            if isinstance(node, ast.ImportFrom) and (node.module or "").partition(".")[0] == "tools":
-                names.update(alias.asname or alias.name for alias in node.names)
-        return names - self._bound
-
-    def _judge(self, node: ast.AST) -> None:
-        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call | ast.ListComp | ast.Name):
-            if not self._is_builtin_call(node.value):
-                self.dropped.append(node)
-        elif isinstance(node, ast.Match) and isinstance(node.subject, ast.Name):
-            self.values.append(node.subject)  # patterns look at the type itself
-        elif isinstance(node, ast.ListComp | ast.SetComp) and self._is_tool(node.elt):
-            self._judge_list(node)
-        elif self._is_tool(node):
-            assert isinstance(node, ast.Call)
-            if self._is_in_place(node):
-                self.calls.append(node)
-
-    def _judge_list(self, node: ast.ListComp | ast.SetComp) -> None:
-        name = self._assigned_name(node)
-        loads = [node] if name is None else self._loads.get(name, [])
-        if all(self._is_read(load) for load in loads):
-            if isinstance(node, ast.ListComp):
-                self.lists.append(node)
-        elif isinstance(node, ast.ListComp) and self._use(node) != "awaited":
-            self.awaitable_lists.append(node)
-
-    def _is_in_place(self, call: ast.Call) -> bool:
-        if self._use(call) == "value":
-            return True
-        name = self._assigned_name(call)
-        if name is None:
-            return False
-        self._call_names.add(name)
-        return all(self._use(load) == "value" for load in self._loads.get(name, ()))
-
-    def _is_read(self, items: ast.AST) -> bool:
-        """A list of calls, here only read: nothing of it reaches what could await it."""
-        parent = self._parents[items]
-        match parent:
-            case ast.For(iter=iterable, target=target) | ast.comprehension(iter=iterable, target=target):
-                names = [node.id for node in ast.walk(target) if isinstance(node, ast.Name)]
-                loads = [load for name in names for load in self._loads.get(name, ())]
-                return iterable is items and all(self._use(load) == "value" for load in loads)
-            case ast.Subscript():
-                return parent.value is items and self._use(parent) == "value"
-            case ast.Starred():
-                return self._is_read(parent)
-            case ast.Call(func=ast.Name(id=name)):
-                return name in _READERS and name not in self._bound
-            case ast.Call(func=ast.Attribute()):
-                return self._use(items) == "value"
-        return isinstance(parent, ast.FormattedValue | ast.Expr)
-
-    def _is_awaited(self, name: str) -> bool:
-        return any(self._use(load) == "awaited" for load in self._loads.get(name, ()))
-
-    def _assigned_name(self, node: ast.expr) -> str | None:
-        """`x` of `x = node`, also where node is one branch of what is assigned."""
-        parent = self._parents[node]
-        while isinstance(parent, ast.IfExp | ast.BoolOp):
-            parent = self._parents[parent]
-        if isinstance(parent, ast.Tuple):
-            return self._unpacked_name(node, parent)
-        targets = parent.targets if isinstance(parent, ast.Assign) else [getattr(parent, "target", None)]
-        is_assignment = isinstance(parent, ast.Assign | ast.AnnAssign | ast.NamedExpr)
-        if is_assignment and len(targets) == 1 and isinstance(targets[0], ast.Name):
-            return targets[0].id
-        return None
-
-    def _unpacked_name(self, node: ast.expr, values: ast.Tuple) -> str | None:
-        match self._parents[values]:
-            case ast.Assign(targets=[ast.Tuple(elts=targets)]) if (
-                len(targets) == len(values.elts) and node in values.elts
-            ):
-                target = targets[values.elts.index(node)]
-                return target.id if isinstance(target, ast.Name) else None
-        return None
-
-    def _use(self, node: ast.AST) -> Use:
-        parent = self._parents[node]
-        if isinstance(parent, ast.Await):
-            return "awaited"
-        if isinstance(parent, _LOOSE):
-            return "value"
-        match parent:
-            case ast.Attribute(attr=name):
-                return "awaited" if name in _AWAITING_ATTRIBUTES or name.startswith(("_", "cr_")) else "value"
-            case ast.BoolOp(values=values) if node is not values[-1]:
-                return "value"
-            case ast.IfExp(test=test) if node is test:
-                return "value"
-            case ast.BoolOp() | ast.IfExp() | ast.NamedExpr():
-                return "escape" if isinstance(parent, ast.NamedExpr) else self._use(parent)
-            case ast.Assign(targets=targets) if any(isinstance(target, ast.Tuple | ast.List) for target in targets):
-                return "value"
-            case ast.Dict(keys=keys) if node in keys:
-                return "value"
-            case ast.DictComp(key=key) if node is key:
-                return "value"
-            case ast.Starred():
-                return "awaited" if self._use(parent) == "awaited" else "value"
-            case ast.keyword():
-                return self._use(parent)
-            case ast.Call(func=function):
-                return "value" if node is function else self._given_to(function, parent)
-        return "escape"
-
-    def _given_to(self, function: ast.expr, call: ast.Call) -> Use:
-        """What a function does with an argument, as far as its name tells."""
-        if isinstance(function, ast.Name):
-            name = function.id
-            if name in _TAKES_AWAITABLES:
-                return "awaited"
-            if name == "isinstance" and "wait" not in ast.dump(call) and "orout" not in ast.dump(call):
-                return "value"
-            is_theirs = name in self._bound and name not in _VALUE_MODULES
-            return (
-                "value" if (name in _CONSUMERS | _VALUE_MODULES and not is_theirs) or name in self._tools else "escape"
-            )
-        if isinstance(function, ast.Attribute):
-            if function.attr in _TAKES_AWAITABLES:
-                return "awaited"
-            root: Any = function
-            while isinstance(root, ast.Attribute):
-                root = root.value
-            if isinstance(root, ast.Constant | ast.JoinedStr) or (
-                isinstance(root, ast.Name) and root.id in _VALUE_MODULES
-            ):
-                return "value"
-        return "escape"
-
-    def _is_tool(self, node: ast.AST) -> bool:
-        return isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in self._tools
-
-    def _is_builtin_call(self, node: ast.expr) -> bool:
-        return (
-            isinstance(node, ast.Call)
-            and isinstance(node.func, ast.Name)
-            and node.func.id in _CONSUMERS
-            and node.func.id not in self._bound
-        )

@@ -5,7 +5,7 @@ A frame is a little-endian 32-bit length and that many bytes.
 Guest to host, JSON arrays, because the host trusts nothing here and JSON can be parsed strictly:
     [CALLS,   stdout, stderr, [[id, tool index, arguments, line], ...], replies seen or -1, tape]
     [PRINTED, stdout, stderr]
-    [ENDED,   stdout, stderr, status, value, error, [stdout bytes cut, stderr bytes cut], message, hints]
+    [ENDED,   stdout, stderr, status, value, error, [stdout bytes cut, stderr bytes cut], message, hints, unmade]
                  the last two are left out where both are empty
     [UNPACKED]   the files that came with the start are all in the data folder; said only if there were any
 Host to guest, `marshal`, because the host is trusted and nothing decodes faster:

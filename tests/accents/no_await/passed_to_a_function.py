@@ -21,4 +21,3 @@ print(held["B"]["price"] + held["A"]["price"], held["A"] == {"ticker": "A", "pri
 # expect calls: 4
 # expect hints:
 # | 3 calls of 'price' ran one after another; 'await asyncio.gather(*[price(...) for ...])' runs independent calls at once
-# limits: monty

@@ -16,7 +16,8 @@ from toolfold.interfaces.cli.app import app
 WITHOUT_RESULT = {"batch", "console", "mcp", "serve"}
 COMMANDS: dict[str, tuple[list[str], list[str]]] = {
     "run": (["-c", "1 + 1"], ["execution_id", "status", "value", "stdout", "stderr", "stdout_cut_bytes",
-        "stderr_cut_bytes", "problem", "calls", "files", "engine", "isolation", "seconds", "context_saved", "hints"]),
+        "stderr_cut_bytes", "problem", "calls", "files", "engine", "isolation", "seconds", "context_saved", "hints",
+        "unmade_calls"]),
     "doctor": (["--require", "none"], ["kernel", "machine", "python", "user", "layers", "canaries", "notes",
         "libraries", "library_sets", "host_libraries", "tier", "required", "ok"]),
     "init": (["--force"], ["path", "backup", "servers", "left_out", "replaced", "variables", "next"]),
@@ -31,9 +32,11 @@ COMMANDS: dict[str, tuple[list[str], list[str]]] = {
         "program", "tools", "calls", "open_calls", "approvals", "outcome"]),
     "runs delete": (["ID"], ["deleted"]),
     "runs rerun": (["ID"], ["execution_id", "status", "value", "stdout", "stderr", "stdout_cut_bytes",
-        "stderr_cut_bytes", "problem", "calls", "files", "engine", "isolation", "seconds", "context_saved", "hints"]),
+        "stderr_cut_bytes", "problem", "calls", "files", "engine", "isolation", "seconds", "context_saved", "hints",
+        "unmade_calls"]),
     "runs wait": (["ID"], ["execution_id", "status", "value", "stdout", "stderr", "stdout_cut_bytes",
-        "stderr_cut_bytes", "problem", "calls", "files", "engine", "isolation", "seconds", "context_saved", "hints"]),
+        "stderr_cut_bytes", "problem", "calls", "files", "engine", "isolation", "seconds", "context_saved", "hints",
+        "unmade_calls"]),
     "libraries list": ([], []),
     "libraries check": ([], ["sets", "imports"]),
 }  # fmt: skip

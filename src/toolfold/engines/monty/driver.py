@@ -28,7 +28,7 @@ from toolfold.engines.monty.source_rewrite import prelude, prepare
 from toolfold.engines.monty.values import FOLDER, DataFolder, MediaBox, MontyState, decode, encode, plain
 from toolfold.models import MIB, Call, Problem, Program, Reply
 from toolfold.tools.sendable_values import json_size
-from toolfold_guest.shared.call_style import MOST_NOTES, parallel_hints
+from toolfold_guest.shared.call_style import MOST_NOTES, MOST_UNMADE, describe_calls, parallel_hints
 
 # ----------------------------------------------------------------------------------------------------
 # The worker process of one program, which any thread can kill. Knows nothing of what runs there.
@@ -370,7 +370,13 @@ class Driver:
             message = f"the program's value takes {size} bytes; the limit is {limit}"
             return Ended(status="limit", problem=Problem(kind="value", message=message))
         hints = parallel_hints(self._toolbox.in_place)
-        return Ended(status="finished", value=value, notes=(*notes[:MOST_NOTES], *hints))
+        unmade = describe_calls((call.tool, call.line) for call in self._calls.take_unsent())
+        return Ended(
+            status="finished",
+            value=value,
+            notes=(*notes[:MOST_NOTES], *hints),
+            unmade_calls=tuple(unmade[:MOST_UNMADE]),
+        )
 
     # what Monty asks for
 

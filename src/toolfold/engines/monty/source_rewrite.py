@@ -10,7 +10,8 @@ from collections.abc import Container
 from dataclasses import dataclass
 from typing import Final
 
-from toolfold_guest.shared.call_style import ASYNC_PREFIX, CallSites, awaited_attributes, is_tools
+from toolfold_guest.shared.call_flow import CallFlow
+from toolfold_guest.shared.call_style import ASYNC_PREFIX, awaited_attributes, is_tools
 
 # What Monty's own modules lack or do differently, and the name of the prelude that is used instead.
 _INSTEAD: Final = {
@@ -50,7 +51,7 @@ def prepare(text: str, tools: Container[str]) -> Prepared:
         finder.semaphores = _semaphores(tree)
         finder.visit(tree)
         finder.make_awaitable(tree)
-        finder.make_in_place(CallSites(tree, tools))
+        finder.make_in_place(CallFlow(tree, tools))
         finder.return_answers(tree)
         edited = finder.edited()
         ast.parse(edited)
@@ -83,10 +84,10 @@ class _Finder(ast.NodeVisitor):
             if attribute.attr in self._tools:
                 self._replace(attribute, f"{_dotted(attribute.value)}.{ASYNC_PREFIX}{attribute.attr}")
 
-    def make_in_place(self, places: CallSites) -> None:
-        """A bare call whose value is needed where it stands is the synchronous `tools.name(...)`."""
-        for call in (*places.calls, *(comprehension.elt for comprehension in places.lists)):
-            if isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.func.id in self._tools:
+    def make_in_place(self, flow: CallFlow) -> None:
+        """A bare call that nothing can await is the synchronous `tools.name(...)`."""
+        for call, _ in flow.sites_in_place():
+            if isinstance(call.func, ast.Name) and call.func.id in self._tools:
                 self._replace(call.func, f"tools.{call.func.id}")
 
     def return_answers(self, tree: ast.Module) -> None:

@@ -25,6 +25,7 @@ from toolfold.protocol.codec import (
     encode_start,
     tool_facts,
 )
+from toolfold_guest.shared.call_style import MOST_UNMADE
 from toolfold_guest.shared.wire_format import HEADER
 
 if TYPE_CHECKING:
@@ -299,10 +300,11 @@ def printed_in(frame: Frame) -> list[Printed]:
 
 def _end(frame: EndedFrame, order: Order) -> list[Event]:
     notes = tuple(map(_one_line, frame.hints[:MOST_HINTS])) if frame.hints else ()
+    unmade_calls = tuple(map(_one_line, frame.unmade[:MOST_UNMADE])) if frame.unmade else ()
     if frame.status == "finished":
-        return [Ended(status="finished", value=frame.value, notes=notes)]
+        return [Ended(status="finished", value=frame.value, notes=notes, unmade_calls=unmade_calls)]
     status, kind = _ENDS[frame.status]
-    last = Ended(status=status, problem=_problem(frame, kind, order), notes=notes)
+    last = Ended(status=status, problem=_problem(frame, kind, order), notes=notes, unmade_calls=unmade_calls)
     # The traceback belongs to stderr, as under the interpreter alone; other ends have no text of their own.
     if frame.status in ("failed", "memory"):
         return [Printed(frame.error + "\n", "stderr", is_report=True), last]

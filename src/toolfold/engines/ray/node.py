@@ -300,8 +300,9 @@ class Node:
                 session = running.order.session
                 keeps = bool(session) and self._engine.has_session(session)
                 return wire_messages.WireEnded(
-                    event.status, event.value, event.problem, event.files, event.deleted, event.notes, keeps
-                )
+                    event.status, event.value, event.problem, event.files, event.deleted, event.notes,
+                    event.unmade_calls, keeps,
+                )  # fmt: skip
             case Died():
                 return wire_messages.WireDied(event.detail, is_unbegun=False)
             case _:

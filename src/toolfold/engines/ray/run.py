@@ -273,6 +273,7 @@ class RayRun:
         ended = Ended(
             status=message.status, value=message.value, problem=message.problem, files=message.files,
             deleted=message.deleted.intersection(file.name for file in self._order.files), notes=message.notes,
+            unmade_calls=message.unmade_calls,
         )  # fmt: skip
         if self._stopping is not None and ended.status != self._stopping.status:
             raise Violation("an end that is not the one that was asked for")

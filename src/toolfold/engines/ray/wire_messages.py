@@ -143,6 +143,7 @@ class WireEnded(msgspec.Struct, array_like=True, forbid_unknown_fields=True, tag
     files: tuple[File, ...]
     deleted: frozenset[str]
     notes: tuple[str, ...]
+    unmade_calls: tuple[str, ...]
     keeps_session: bool
 
 

@@ -14,6 +14,7 @@ from pydantic import BaseModel, Field
 from toolfold.errors import ToolfoldError
 from toolfold.models import Json, Outcome
 from toolfold.outcome_views import value_as_json
+from toolfold.prompts.wording import first_line
 
 EXTENSION: Final = "dev.toolfold/parent-tools"
 TOOL_NAME: Final = "programmatic_tool_calling"
@@ -117,7 +118,7 @@ def to_json(outcome: Outcome, entries: Sequence[ForwardedCall], frame: Frame) ->
         frame,
         entries,
         success=outcome.status == "finished",
-        stdout=outcome.stdout + (TRUNCATED if outcome.stdout_cut_bytes else ""),
+        stdout=f"{first_line(outcome)}\n".lstrip() + outcome.stdout + (TRUNCATED if outcome.stdout_cut_bytes else ""),
         stderr=stderr + (TRUNCATED if outcome.stderr_cut_bytes else ""),
         return_value=value_as_json(outcome.value),
         error=_error(outcome, stderr),

@@ -125,6 +125,7 @@ def _print_text(history: ExecutionHistory, *, full: bool) -> None:
     _print_part(console, "program", _number_lines(history.start_record.program.sent_text))
     outcome = history.outcome
     if outcome is not None:
+        _print_part(console, "not made", "\n".join(outcome.unmade_calls))
         _print_part(console, "stdout", outcome.stdout)
         _print_part(console, "stderr", outcome.stderr)
         # An exception's traceback is already in the program's stderr.

@@ -57,7 +57,7 @@ def printable_name(name: str) -> str:
 
 
 def _notes(outcome: Outcome) -> list[str]:
-    notes = []
+    notes = [f"toolfold: {outcome.unmade_line}\n"] if outcome.unmade_calls else []
     if outcome.stderr:
         notes.append(outcome.stderr if outcome.stderr.endswith("\n") else outcome.stderr + "\n")
     for stream, cut in (("stdout", outcome.stdout_cut_bytes), ("stderr", outcome.stderr_cut_bytes)):

@@ -142,6 +142,7 @@ def of_outcome(outcome: Outcome, *, hidden: bool) -> dict[str, Json]:
         "files": _files(outcome.files),
         "context_saved": asdict(outcome.context_saved),
         "hints": list(outcome.hints),
+        "unmade_calls": list(outcome.unmade_calls),
     }
 
 

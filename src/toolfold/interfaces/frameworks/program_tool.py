@@ -16,7 +16,7 @@ from toolfold.interfaces.tool_prompt import tools_text
 from toolfold.models import Limits, Outcome, ProgramOptions, Reply, ToolSpec, Value
 from toolfold.outcome_views import describe_media, images_in
 from toolfold.prompts.schema_types import text_schema
-from toolfold.prompts.wording import lessons
+from toolfold.prompts.wording import first_line, lessons
 from toolfold.runtime import Runtime
 from toolfold.tools.learned_replies import ToolLessons
 
@@ -59,7 +59,7 @@ def render_outcome(outcome: Outcome) -> ModelAnswer:
     parts = _success(outcome) if outcome.status == "finished" else _failure(outcome)
     files = (f"File: {file.name} ({file.mime}, {file.size} bytes)" for file in outcome.files)
     return ModelAnswer(
-        text="\n".join([*(part for part in parts if part), *lessons(outcome), *files]) or "(no output)",
+        text="\n".join(filter(None, [first_line(outcome), *parts, *lessons(outcome), *files])) or "(no output)",
         images=_images(images_in(outcome.value, outcome.files)),
         has_failed=outcome.status != "finished",
     )

@@ -73,6 +73,8 @@ class Completed(ResponseBody):
     """Made or changed."""
     deleted_files: list[str] | None = None
     """Names of files that were given and that the program removed; not there where it removed none."""
+    unmade_calls: list[str] | None = None
+    """Calls that the program reached, and that nothing awaited or used; not there where there are none."""
 
 
 class StillRunning(ResponseBody):
@@ -100,6 +102,8 @@ class Ran(ResponseBody):
     stderr: str
     files: list[FileNamed]
     deleted_files: list[str] | None = None
+    """As above."""
+    unmade_calls: list[str] | None = None
     """As above."""
     session_id: str | None = None
     """Not there where LibreChat's request went no further."""

@@ -9,6 +9,7 @@ from typing import Any, Final, TypeAlias
 from toolfold import errors
 from toolfold.errors import Fenced, ToolfoldError, entry_for
 from toolfold.models import Call, Outcome, Paused
+from toolfold.prompts.wording import first_line
 
 # ----------------------------------------------------------------------------------------------------
 # Every way in which a request is turned away, with the words that LibreChat's clients know.
@@ -180,7 +181,8 @@ def outcome_response(outcome: Outcome, *, session: str, files: list[dict[str, An
         body = {"status": "completed", "session_id": session, "stdout": stdout, "stderr": stderr, "files": files}
         # Not where there are none: other clients know answers without it.
         deleted = {"deleted_files": list(outcome.deleted_files)} if outcome.deleted_files else {}
-        return ApiResponse(body={**body, **deleted})
+        unmade = {"unmade_calls": list(outcome.unmade_calls)} if outcome.unmade_calls else {}
+        return ApiResponse(body={**body, **deleted, **unmade})
     problem = outcome.problem
     text, status, known_error = f"program {outcome.status}", 200, "Sandbox exited with code 1"
     if problem is not None:
@@ -204,7 +206,8 @@ def _outputs(outcome: Outcome) -> tuple[str, str]:
         text = f"\n... (truncated) {cut_bytes} more bytes; write long output to a file in /mnt/data"
         return text if cut_bytes else ""
 
-    return outcome.stdout + note(outcome.stdout_cut_bytes), outcome.stderr + note(outcome.stderr_cut_bytes)
+    first = f"{first_line(outcome)}\n".lstrip()
+    return first + outcome.stdout + note(outcome.stdout_cut_bytes), outcome.stderr + note(outcome.stderr_cut_bytes)
 
 
 def stopped_response(text: str, outcome: Outcome | None, *, session: str) -> ApiResponse:

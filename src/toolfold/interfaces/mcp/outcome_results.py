@@ -22,7 +22,7 @@ from toolfold.interfaces.mcp.client_program import McpProgram
 from toolfold.interfaces.mcp.prompt_texts import ENTRY_NAME, WAIT_NAME
 from toolfold.models import MIB, File, Outcome
 from toolfold.outcome_views import describe_media, images_in
-from toolfold.prompts.wording import lessons
+from toolfold.prompts.wording import first_line, lessons
 from toolfold.service.answer_memory import BoundedMemory
 
 # ----------------------------------------------------------------------------------------------------
@@ -93,7 +93,9 @@ def to_result(
     """The documented text for the outcome, then what it cannot hold; with `has_yielded` without the earlier output."""
     has_failed = outcome.status != "finished"
     nothing = "(no further output)" if has_yielded else "(no output)"
-    text = f"{FAILURE}\n{_failure(outcome, wall_seconds)}" if has_failed else f"{SUCCESS}\n{_output(outcome, nothing)}"
+    # On the first line, which clients know by its beginning.
+    success = f"{SUCCESS} {first_line(outcome)}".rstrip()
+    text = f"{FAILURE}\n{_failure(outcome, wall_seconds)}" if has_failed else f"{success}\n{_output(outcome, nothing)}"
     content: list[types.ContentBlock] = [types.TextContent(text=text)]
     content += [types.TextContent(text=line) for line in (*_extra(outcome), *lessons(outcome), *notes)]
     content += [

@@ -38,6 +38,7 @@ from toolfold.interfaces.orchestrator.workers import (
     write_stubs,
 )
 from toolfold.models import CallRecord, File, Limits, Outcome, Value
+from toolfold.prompts.wording import first_line
 from toolfold.runtime import Runtime, running_loop
 from toolfold.sources.function_tools import as_approve
 from toolfold.tools.catalog import Catalog
@@ -287,8 +288,9 @@ def _render(outcome: Outcome, records: Sequence[CallRecord]) -> ResultDict:
         ToolCallDict(tool=record.name, parameters=dict(record.arguments), duration=record.seconds, error=record.error)
         for record in sorted(records, key=lambda record: record.started_seconds)
     ]
+    first = f"{first_line(outcome)}\n".lstrip()
     return ResultDict(
-        output=outcome.stdout + ("\n... (truncated)" if outcome.stdout_cut_bytes else ""),
+        output=first + outcome.stdout + ("\n... (truncated)" if outcome.stdout_cut_bytes else ""),
         result=outcome.value,
         tool_calls=calls,
         execution_time=outcome.seconds,

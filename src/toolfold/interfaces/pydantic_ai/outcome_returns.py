@@ -14,7 +14,7 @@ from toolfold.errors import EngineCrashed, ToolfoldError, entry_for
 from toolfold.interfaces.tool_prompt import Form, tools_text
 from toolfold.models import CallRecord, Media, Outcome, Problem, ToolSpec, Value
 from toolfold.prompts.schema_types import text_schema
-from toolfold.prompts.wording import lessons
+from toolfold.prompts.wording import first_line, lessons
 from toolfold.tools.learned_replies import ToolLessons
 from toolfold.tools.sendable_values import is_plain
 from toolfold.tools.tool import python_name
@@ -88,12 +88,14 @@ def account(outcome: Outcome) -> dict[str, Any]:
         "calls": [{"tool": call.name, "error": call.error} for call in outcome.calls],
         "files": [file.name for file in outcome.files],
         "hints": list(outcome.hints),
+        "unmade_calls": list(outcome.unmade_calls),
     }
 
 
 # Any: a program's value is whatever it is.
 def _return_value(outcome: Outcome) -> Any:
-    printed = "\n".join([*([_printed_text(outcome)] if outcome.stdout.strip() else []), *lessons(outcome)])
+    texts = [first_line(outcome), _printed_text(outcome) if outcome.stdout.strip() else "", *lessons(outcome)]
+    printed = "\n".join(filter(None, texts))
     names = [f"{file.name} ({file.size} bytes)" for file in outcome.files]
     files = f"Files made: {', '.join(names)}" if names else ""
     value = outcome.value

@@ -115,6 +115,7 @@ export async function run(main, { id, isCurrent }) {
       missing ? h("span", {}, `cannot be rerun here: no ${execution.missing_tools.slice(0, 3).join(", ")}`) : null);
     const fault = execution.outcome?.problem;
     fill(problem, fault ? h("div", { class: "problem" }, fault.line ? h("a", { href: `#line-${fault.line}`, onclick: (event) => { event.preventDefault(); rows[fault.line - 1]?.scrollIntoView({ block: "center" }); } }, `line ${fault.line}`) : null, fault.line ? ": " : null, fault.message) : null,
+      (execution.outcome?.unmade_calls ?? []).map((call) => h("div", { class: "problem" }, `not made: ${call} was never awaited`)),
       (execution.outcome?.hints ?? []).map((hint) => h("div", { class: "note small" }, hint)));
   }
 
