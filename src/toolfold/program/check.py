@@ -15,6 +15,7 @@ from itertools import islice
 from typing import Final
 
 from toolfold.models import InstalledSet, LibrarySet, Limits, Problem, Program, ToolSpec
+from toolfold.program.clean_text import call_in_json
 from toolfold.program.known_names import (
     DATA_MODULES,
     DATA_NAMES,
@@ -77,6 +78,10 @@ class Checker:
         if isinstance(read, Problem):
             return self._with_hyphen(read)
         original_text, (text, tree, notes, packages) = text, read
+        if text.lstrip()[:1] in ("{", "["):
+            refusal = self._call_in_json(text)
+            if refusal is not None:
+                return refusal
         reader = ProgramReader(tree)
         late = late_error(text, tree, reader)
         if late is not None:
@@ -109,6 +114,15 @@ class Checker:
     @cached_property
     def _index(self) -> ToolIndex:
         return ToolIndex(self._tools)
+
+    def _call_in_json(self, text: str) -> Problem | None:
+        """A tool call as JSON is a valid program that does nothing."""
+        call = call_in_json(text)
+        if call is None or call[0] not in self._index.names:
+            return None
+        arguments = ", ".join(f"{name}={value!r}" for name, value in call[1].items())
+        message = f"a tool call in JSON; call the tool in Python: await {call[0]}({arguments})"
+        return problem_at(text, "syntax", message, 1 + text[: len(text) - len(text.lstrip())].count("\n"), None)
 
     def _with_hyphen(self, problem: Problem) -> Problem:
         """`mcp__s-2__x` is not even a subtraction: say what to write instead."""

@@ -3,92 +3,14 @@
 from __future__ import annotations
 
 import ast
-import html
 import json
 import re
-from collections.abc import Callable, Iterator
-from typing import Any, Final, Literal, NamedTuple
+from collections.abc import Callable
+from typing import Any, Final, NamedTuple
 
-__all__ = ["CleanedText", "TextRefusal", "clean", "is_typed_in_ipython", "unwrap_json"]
+from toolfold.program.odd_characters import plain_characters, spans, with_line_ends, without_entities
 
-
-# ----------------------------------------------------------------------------------------------------
-# Characters that stand for others: curved quotes, spaces that are none, entities, line ends written out.
-#
-# Plain string literals and comments are never altered.
-
-_SPACES: Final = dict.fromkeys([0x00A0, 0x202F, 0x205F, 0x3000, *range(0x2000, 0x200B)], " ")
-_UNSEEN: Final = dict.fromkeys([0x00AD, 0x180E, 0x200B, 0x200C, 0x200D, 0x200E, 0x200F, 0x2060, 0xFEFF], "")
-_SIGNS: Final = {
-    ord("−"): "-", ord("–"): "-", ord("…"): "...", ord("≤"): "<=", ord("≥"): ">=", ord("≠"): "!=", ord("×"): "*",
-    **{code: chr(code - 0xFEE0) for code in range(0xFF01, 0xFF5F) if not chr(code - 0xFEE0).isalnum()},
-}  # fmt: skip
-_TABLE: Final = _SPACES | _UNSEEN | _SIGNS
-_ENTITY: Final = re.compile(r"&(?:lt|gt|amp|quot|apos|nbsp|#34|#39|#x22|#x27);", re.IGNORECASE)
-_QUOTE_ENTITY: Final = re.compile(r"&(?:quot|apos|#34|#39|#x22|#x27);", re.IGNORECASE)
-_WRITTEN_OUT: Final = re.compile(r"\\(?:r\\n|n|t)")
-_MEANING: Final = {r"\r\n": "\n", r"\n": "\n", r"\t": "\t"}
-
-
-def plain_characters(text: str) -> tuple[str, tuple[str, ...]]:
-    """The text with ASCII quotes, spaces and signs outside of its literals, and what was read otherwise."""
-    if text.isascii():
-        return text, ()
-    pieces = []
-    has_quotes = False
-    for kind, start, end in spans(text):
-        piece = text[start:end]
-        if kind == "typographic":
-            piece, has_quotes = _requote(piece), True
-        elif kind == "code":
-            piece = piece.translate(_TABLE)
-        pieces.append(piece)
-    cleaned = "".join(pieces)
-    notes = ["read typographic quotes as plain ones"] if has_quotes else []
-    pairs = zip(text, cleaned, strict=False)
-    if len(cleaned) != len(text) or any(old != new and new not in "\"'" for old, new in pairs):
-        notes.append("read characters that only look like spaces or signs of Python as those")
-    return cleaned, tuple(notes)
-
-
-def _requote(piece: str) -> str:
-    """Only single quotes can have a plain double quote between them."""
-    return f"'{piece[1:-1]}'" if '"' in piece[1:-1] else f'"{piece[1:-1]}"'
-
-
-def without_entities(text: str) -> tuple[str, tuple[str, ...]]:
-    """The text with `<` for `&lt;` and such, where a page's source was copied."""
-    if _ENTITY.search(text) is None:
-        return text, ()
-    if _QUOTE_ENTITY.search(text) is not None and '"' not in text and "'" not in text:
-        cleaned = _ENTITY.sub(_unescape, text)  # its quotes too, so that its literals are written the same way
-    else:
-        parts = ((kind, text[start:end]) for kind, start, end in spans(text))
-        cleaned = "".join(_ENTITY.sub(_unescape, part) if kind == "code" else part for kind, part in parts)
-    return cleaned, ("read HTML entities as the characters they stand for",)
-
-
-def _unescape(entity: re.Match[str]) -> str:
-    return html.unescape(entity.group()).replace("\u00a0", " ")
-
-
-def with_line_ends(text: str) -> tuple[str, tuple[str, ...]]:
-    r"""The text with line ends where it has `\n` written out, as inside a JSON string."""
-    if "\\n" not in text:
-        return text, ()
-    note = ("read '\\n' between statements as line ends",)
-    if '\\"' in text and "\n" not in text.strip():
-        try:
-            whole = json.loads(f'"{text.strip()}"')
-        except ValueError:
-            pass  # not the inside of a JSON string after all
-        else:
-            return str(whole), note
-    pieces = []
-    for kind, start, end in spans(text, has_escaped_lines=True):
-        piece = text[start:end]
-        pieces.append(_WRITTEN_OUT.sub(lambda match: _MEANING[match.group()], piece) if kind == "code" else piece)
-    return "".join(pieces), note
+__all__ = ["CleanedText", "TextRefusal", "call_in_json", "clean", "is_typed_in_ipython", "unwrap_json"]
 
 
 # ----------------------------------------------------------------------------------------------------
@@ -98,6 +20,8 @@ _PROGRAM_KEYS: Final = ("code", "program", "python", "python_code", "script")
 _SIDE_KEYS: Final = frozenset(
     {"language", "lang", "description", "explanation", "reasoning", "thought", "thoughts", "timeout", "session_id"}
 )
+_CLOSING: Final = {"{": "}", "[": "]", '"': '"', "'": "'"}
+_LONGEST_LITERAL: Final = 256 * 1024
 _CALL_KEYS: Final = ("arguments", "input", "parameters", "args")
 _CALL_SIDE_KEYS: Final = frozenset({"name", "tool", "tool_name", "function", "action", "type", "id", "thought"})
 
@@ -113,14 +37,62 @@ class CleanedText(NamedTuple):
 
 
 def unwrap_json(text: str) -> CleanedText | None:
-    """The program of a text that is only a JSON object with a program and what usually stands beside one."""
-    if text.lstrip()[:1] != "{" or text.rstrip()[-1:] != "}":
+    """The program of a text that is only a JSON value, or one of Python, with a program in it.
+
+    That is a text that is a program, or an object with one and with what usually stands beside it.
+    """
+    document = _literal_in(text)
+    if isinstance(document, str):
+        is_code = _is_long(document) and _is_whole_program(document)
+        return CleanedText(document, ("took the program from a string",)) if is_code else None
+    call = _only_call(document)
+    program = None if call is None else _program(_arguments(call))
+    # `{'code': 'AB1'}` is a value; as JSON it is what a model sends.
+    return program if program is None or '"code"' in text or _is_long(program.text) else None
+
+
+def call_in_json(text: str) -> tuple[str, dict[str, Any]] | None:
+    """Name and arguments of the tool call that a text is, as `{"name": ..., "arguments": {...}}`."""
+    call = _only_call(_literal_in(text))
+    if call is None or "code" in call:
         return None
-    try:
-        document = json.loads(text)
-    except (ValueError, RecursionError):
+    name = next(
+        (call[key] for key in ("name", "tool", "tool_name", "function") if isinstance(call.get(key), str)), None
+    )
+    arguments = _arguments(call)
+    return None if name is None or arguments is call else (name, arguments)
+
+
+# Any: whatever the text holds.
+def _literal_in(text: str) -> Any:
+    """The value of a text that is one literal, in JSON or in Python; `None` for others."""
+    text = text.strip()
+    if len(text) < 2 or _CLOSING.get(text[0]) != text[-1] or len(text) > _LONGEST_LITERAL:
         return None
-    return _program(_arguments(document))
+    for read in (json.loads, ast.literal_eval):
+        try:
+            return read(text)
+        except (ValueError, SyntaxError, TypeError, RecursionError, MemoryError):
+            continue
+    return None
+
+
+def _only_call(document: Any) -> dict[str, Any] | None:
+    """The object itself, or the one call in a list of calls."""
+    for _ in range(3):
+        if isinstance(document, dict) and isinstance(document.get("tool_calls"), list):
+            document = document["tool_calls"]
+        if isinstance(document, list) and len(document) == 1:
+            document = document[0]
+        if isinstance(document, dict) and isinstance(document.get("function"), dict):
+            document = document["function"]
+    return document if isinstance(document, dict) and all(isinstance(key, str) for key in document) else None
+
+
+def _is_whole_program(text: str) -> bool:
+    lines = (line.strip() for line in text.splitlines())
+    first = next((line for line in lines if line and not line.startswith("#")), "")
+    return _LOOKS_LIKE_CODE.match(first) is not None and _is_statement(text)
 
 
 def _program(document: dict[str, Any]) -> CleanedText | None:
@@ -150,71 +122,6 @@ def _arguments(document: dict[str, Any]) -> dict[str, Any]:
 
 
 # ----------------------------------------------------------------------------------------------------
-# Where the string literals and comments of a text are, though Python cannot read the text as a whole.
-#
-# One pass, and each pattern gives nothing back once it has matched: the text may be hostile, and
-# a pattern that tries again takes hours for a megabyte of quotes.
-
-Kind = Literal["code", "string", "comment", "typographic"]
-
-_OPENING: Final = re.compile(r'"""|\'\'\'|["\'#“”„‟‘’‚‛]')
-_REST: Final = {
-    '"""': re.compile(r'(?:[^\\"]++|\\.|"(?!""))*+"""', re.DOTALL),
-    "'''": re.compile(r"(?:[^\\']++|\\.|'(?!''))*+'''", re.DOTALL),
-    '"': re.compile(r'(?:[^\\"\n]++|\\.)*+"', re.DOTALL),
-    "'": re.compile(r"(?:[^\\'\n]++|\\.)*+'", re.DOTALL),
-}
-_DOUBLE: Final = re.compile(r'[^“”„‟"\n]*+[“”„‟"]')
-_SINGLE: Final = re.compile(r"[^‘’‚‛'\n]*+[‘’‚‛']")
-_COMMENT: Final = re.compile(r"[^\n]*+")
-_ESCAPED_COMMENT: Final = re.compile(r"(?:[^\\\n]++|\\(?!n))*+")
-
-
-class Span(NamedTuple):
-    """A part of a text."""
-
-    kind: Kind
-    start: int
-    end: int
-
-
-def spans(text: str, *, has_escaped_lines: bool = False) -> Iterator[Span]:
-    r"""The whole text in parts; a typographic string is one between curved quotes, on one line.
-
-    With `has_escaped_lines` a comment ends at a `\n` that is written out.
-    """
-    at = 0
-    while (opening := _OPENING.search(text, at)) is not None:
-        if opening.start() > at:
-            yield Span("code", at, opening.start())
-        kind, at = _literal(text, opening.group(), opening.end(), has_escaped_lines)
-        yield Span(kind, opening.start(), at)
-    if at < len(text):
-        yield Span("code", at, len(text))
-
-
-def _literal(text: str, quote: str, after: int, has_escaped_lines: bool) -> tuple[Kind, int]:
-    """Kind and end of what a quote or `#` begins."""
-    if quote == "#":
-        comment = (_ESCAPED_COMMENT if has_escaped_lines else _COMMENT).match(text, after)
-        return "comment", comment.end() if comment else len(text)
-    if quote not in _REST:
-        rest = (_DOUBLE if quote in "“”„‟" else _SINGLE).match(text, after)
-        return ("typographic", rest.end()) if rest else ("code", after)
-    rest = _REST[quote].match(text, after)
-    if rest is not None:
-        return "string", rest.end()
-    if len(quote) == 3:
-        return "string", len(text)
-    # A plain quote that a curved one closes; else an apostrophe, or a string that was never closed.
-    rest = (_DOUBLE if quote == '"' else _SINGLE).match(text, after)
-    if rest is not None:
-        return "typographic", rest.end()
-    end = text.find("\n", after)
-    return "string", len(text) if end < 0 else end
-
-
-# ----------------------------------------------------------------------------------------------------
 # What stands around a program: a Markdown fence, tags, prompts, and lines that only a notebook understands.
 #
 # Lines are emptied, never removed, so that line numbers stay those of the text as it was sent. A
@@ -226,20 +133,39 @@ _PYTHON: Final = frozenset({"", "python", "python3", "py", "py3", "ipython", "ip
 _TAG: Final = re.compile(
     r"<(/?)(execute(?:_i?python)?|code|i?python|program|script|tool_c(?:ode|all)|py)\s*+>", re.IGNORECASE
 )
-_TOKENS_BEFORE: Final = re.compile(r"\A\s*+(?:<\|\w++\|>\s*+)++")
-_TOKENS_AFTER: Final = re.compile(r"(?:<\|\w{1,40}+\|>|</?end_(?:code|action)>)\s*+\Z")
+_MARK: Final = (
+    r"(?:<[|｜][^<>|｜\n]{1,40}+[|｜]>|</?s>|<(?:[be]os|(?:start|end)_of_turn|/?end_(?:code|action))>"
+    r"|\[/?(?:PYTHON|INST|TOOL_CALLS)\])"
+)
+_MARKS_BEFORE: Final = re.compile(rf"\A\s*+(?:{_MARK}\s*+)++")
+_MARK_AFTER: Final = re.compile(rf"{_MARK}\s*+\Z")
+_LONGEST_MARK: Final = 60
+_MARK_WITHIN: Final = re.compile(r"<\|python_tag\|>|<[|｜]tool[▁_]sep[|｜]>")
+"""What a program or its JSON begins after, whatever stands before it."""
+_THOUGHTS: Final = re.compile(r"\A\s*+<(think|thinking|reasoning|thought)>", re.IGNORECASE)
+_THOUGHTS_END: Final = re.compile(
+    r"^[ \t]*+</(?:think|thinking|reasoning|thought)>[ \t]*+$", re.IGNORECASE | re.MULTILINE
+)
+_CDATA: Final = re.compile(r"<!\[CDATA\[|\]\]>")
+_PARAMETER: Final = re.compile(
+    r"<(?:\w{1,20}+:)?+parameter(?:=|[ ]name=)[\"']?+([\w-]{1,40}+)[\"']?+\s*+>|</(?:\w{1,20}+:)?+parameter>"
+)
+_INVOKE: Final = re.compile(r"</?(?:\w{1,20}+:)?+(?:function_calls|invoke|tool_call|function)\b[^<>\n]{0,80}+>")
 _PROMPT: Final = re.compile(r"^[ \t]*(?:>>>|\.\.\.|In \[\d*\]:|\.\.\.:)(?:[ ]|$)")
 _FIRST_PROMPT: Final = re.compile(r"\A\s*(?:>>> |In \[\d*\]: )")
 _LOOKS_LIKE_CODE: Final = re.compile(
     r"(?:import|from|def|async|class|for|while|if|with|try|return|await|raise|del|assert|global|print)\b|@\w"
     r"|[\w.]++\(|[\w.\[\]\"']++\s*+(?:[-+*/]?=)(?!=)"
 )
+_MOST_BLOCKS: Final = 20
 _MOST_LINES: Final = 500
 """Around a program; each may have to be parsed."""
 _NOTEBOOK: Final = re.compile(r"^([ \t]*+)(%%(?=\w)|%(?=\w)|!(?!=))([^\n]*+)$", re.MULTILINE)
 _BARE_PIP: Final = re.compile(r"^([ \t]*+)()((?:python3?[ ]-m[ ])?(?:pip3?|conda)[ ]install[ ][^\n(]*+)$", re.MULTILINE)
 _PIP: Final = re.compile(r"\s*(?:python3?\s+-m\s+)?(?:pip3?|conda|uv\s+pip)\s+install\s+(.*)")
 _TIMED: Final = re.compile(r"time(?:it)?[ \t]+(?!-)(.+)")
+_PYTHON_CELLS: Final = frozenset({"time", "timeit", "capture", "prun", "python", "python3"})
+"""Cell magics whose cell is Python."""
 _HARMLESS: Final = frozenset({"matplotlib", "load_ext", "autoreload", "config", "pylab", "precision", "colors"})
 _TREE: Final = ast.PyCF_ONLY_AST | ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
 _PACKAGE: Final = re.compile(r"[A-Za-z0-9][\w.-]*")
@@ -271,14 +197,65 @@ def without_tags(text: str) -> CleanedText | TextRefusal | None:
     return _extract(text, first, last, first.end(), f"the <{name}> tags")
 
 
-def without_tokens(text: str) -> CleanedText | None:
+def without_tokens(text: str) -> CleanedText | TextRefusal | None:
     """Without the marks that a model's own format puts before or after a program, such as `<|python_tag|>`."""
-    first, last = _TOKENS_BEFORE.match(text), _TOKENS_AFTER.search(text)
-    if first is None and last is None:
+    first, within = _MARKS_BEFORE.match(text), _MARK_WITHIN.search(text)
+    begin, end = first.end() if first else 0, len(text)
+    while (last := _MARK_AFTER.search(text, max(begin, end - _LONGEST_MARK), end)) is not None:
+        end = last.start()
+    if within is not None and begin < within.end() <= end:
+        code = _code_in(text[begin : within.start()], 1 + text.count("\n", 0, begin))
+        if code is not None:
+            return TextRefusal(f"there is code before {within.group()}; put the whole program behind it", code)
+        begin = within.end()
+    if begin == 0 and end == len(text):
         return None
-    begin = first.end() if first else 0
-    inside = text[begin : max(begin, last.start())] if last else text[begin:]
-    return CleanedText(_lines_before(text, begin) + inside, ("left out the tokens around the program",))
+    return CleanedText(_lines_before(text, begin) + text[begin:end], ("left out the tokens around the program",))
+
+
+def without_thoughts(text: str) -> CleanedText | None:
+    """What follows the `<think>` block of a model; of some models the text begins inside of it."""
+    opening = _THOUGHTS.match(text)
+    if opening is None:
+        closing = _THOUGHTS_END.search(text)
+        end = -1 if closing is None else closing.end()
+    else:
+        name = opening.group(1).lower()
+        at = text.lower().find(f"</{name}>", opening.end())
+        end = -1 if at < 0 else at + len(name) + 3
+    if end < 0:
+        return None
+    return CleanedText(_lines_before(text, end) + text[end:], ("left out the thoughts before the program",))
+
+
+def without_call_tags(text: str) -> CleanedText | TextRefusal | None:
+    """The program in a call that is written as XML: `<invoke name="..."><parameter name="code">...`."""
+    tags, calls = list(_PARAMETER.finditer(text)), list(_INVOKE.finditer(text))
+    if not tags or not calls:
+        return None
+    programs = [index for index, tag in enumerate(tags) if tag.group(1) in _PROGRAM_KEYS]
+    if len(programs) != 1 or len(tags) < programs[0] + 2 or tags[programs[0] + 1].group(1):
+        message = "a tool call in XML; send one Python program that calls the tool: name(argument=...)"
+        return TextRefusal(message, _line(text, calls[0]))
+    first, last = tags[programs[0]], tags[programs[0] + 1]
+    code = _code_in(text[: calls[0].start()], 1) if calls[0].start() < first.start() else None
+    if code is not None:
+        return TextRefusal("there is code outside the call; put the whole program inside", code)
+    inside = text[first.end() : last.start()]
+    return CleanedText(_lines_before(text, first.end()) + inside, ("left out the tags of the call around the program",))
+
+
+def without_cdata(text: str) -> CleanedText | None:
+    """The inside of one CDATA section."""
+    marks = list(_CDATA.finditer(text))
+    if len(marks) != 2 or marks[0].group() == "]]>" or marks[1].group() != "]]>":
+        return None
+    first, last = marks
+    if text[: first.start()].strip() or text[last.end() :].strip():
+        return None
+    return CleanedText(
+        _lines_before(text, first.end()) + text[first.end() : last.start()], ("left out the CDATA section",)
+    )
 
 
 def without_fence(text: str) -> CleanedText | TextRefusal | None:
@@ -294,12 +271,55 @@ def without_fence(text: str) -> CleanedText | TextRefusal | None:
         return TextRefusal("the Markdown fence has no end; send the whole program, without a fence", line)
     last = fences[1]
     if len(fences) > 2 or last.group(1):
-        return TextRefusal("several fenced blocks; send one program, in one fence or in none", _line(text, last))
+        return _join_fences(text, fences)
     language = first.group(1)
     is_json = language.lower() == "json" and unwrap_json(text[first.end() : last.start()]) is not None
     if language.lower() not in _PYTHON and not is_json:
         return TextRefusal(f"the fenced block is marked {language!r}; send a Python program", line)
     return _extract(text, first, last, first.end() + 1, "the Markdown fence")
+
+
+def _join_fences(text: str, fences: list[re.Match[str]]) -> CleanedText | TextRefusal:
+    """The one block of Python among several, or all of them where each goes on with what those before it have named."""
+    refusal = TextRefusal("several fenced blocks; send one program, in one fence or in none", _line(text, fences[1]))
+    pairs = list(zip(fences[::2], fences[1::2], strict=False))
+    if len(fences) % 2 or any(closing.group(1) for _, closing in pairs) or len(pairs) > _MOST_BLOCKS:
+        return refusal
+    blocks = [(first, last) for first, last in pairs if first.group(1).lower() in _PYTHON]
+    marked = [(first, last) for first, last in blocks if first.group(1)]
+    texts = [text[first.end() : last.start()] for first, last in marked or blocks]
+    blocks = (marked or blocks)[: 1 if len(set(texts)) == 1 else None]
+    gaps = [0, *(last.end() for _, last in pairs)]
+    for (first, _), start in zip([*pairs, (None, None)], gaps, strict=True):
+        code = _code_in(text[start : first.start() if first else len(text)], 1 + text.count("\n", 0, start))
+        if code is not None:
+            return TextRefusal("there is code outside the Markdown fence; put the whole program inside", code)
+    if not blocks or (len(blocks) > 1 and not _is_continued(texts)):
+        return refusal
+    pieces, at = [], 0
+    for first, last in blocks:
+        pieces += ["\n" * text.count("\n", at, first.end() + 1), text[first.end() + 1 : last.start()]]
+        at = last.start()
+    note = "joined the Python blocks" if len(blocks) > 1 else "took the Python block"
+    return CleanedText("".join(pieces), (f"{note} and left out the text around",))
+
+
+def _is_continued(texts: list[str]) -> bool:
+    """Whether each block reads a name that one before it binds and it does not: parts of one program, no variants."""
+    bound: set[str] = set()
+    for text in texts:
+        try:
+            nodes = list(ast.walk(compile(text, "<program>", "exec", _TREE, dont_inherit=True)))
+        except (SyntaxError, ValueError, RecursionError, MemoryError):
+            return False
+        names = [node for node in nodes if isinstance(node, ast.Name)]
+        own = {node.id for node in names if isinstance(node.ctx, ast.Store)}
+        own |= {node.name for node in nodes if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)}
+        own |= {(node.asname or node.name).partition(".")[0] for node in nodes if isinstance(node, ast.alias)}
+        if bound and {node.id for node in names if isinstance(node.ctx, ast.Load)}.isdisjoint(bound - own):
+            return False
+        bound |= own
+    return True
 
 
 def _extract(
@@ -393,9 +413,11 @@ def without_notebook_lines(text: str) -> CleanedText | TextRefusal | None:
 def _replace_line(match: re.Match[str], line: int) -> tuple[str, tuple[str, ...]] | TextRefusal:
     """Replacement of a notebook line, and the packages that it asks for."""
     sign, rest = match.group(2), match.group(3)
-    if sign == "%%":
+    if sign == "%%" and rest.split(None, 1)[0] not in _PYTHON_CELLS:
         message = f"'%%{rest[:20].strip()}' makes its cell something else than Python; send a Python program"
         return TextRefusal(message, line)
+    if sign == "%%":
+        return "pass", ()
     installs = _PIP.match(rest)
     if installs is not None:
         words = [word for word in installs.group(1).split() if not word.startswith("-")]
@@ -413,7 +435,10 @@ def _replace_line(match: re.Match[str], line: int) -> tuple[str, tuple[str, ...]
     return TextRefusal(f"'%{magic[:20]}' is a command of notebooks, not Python; leave it out", line)
 
 
-STEPS: Final[tuple[Step, ...]] = (without_tokens, without_tags, without_fence, without_prompts, without_notebook_lines)
+STEPS: Final[tuple[Step, ...]] = (
+    without_tokens, without_thoughts, without_call_tags, without_tags, without_cdata, without_fence, without_prompts,
+    without_notebook_lines,
+)  # fmt: skip
 """In the order in which wrappers stand inside each other."""
 
 

@@ -182,6 +182,9 @@ def _make_expression(node: ast.Return) -> None:
 # The program in a text as it was sent: the text itself, or what it is without a margin, a fence and the like.
 
 
+_LITERAL_STARTS: Final = ("{", "[", '"', "'")
+
+
 class ParsedProgram(NamedTuple):
     """A program that was found."""
 
@@ -195,7 +198,7 @@ class ParsedProgram(NamedTuple):
 
 def program_in(text: str, limits: Limits) -> ParsedProgram | Problem:
     """The program, or what Python says against the text."""
-    wrapped = unwrap_json(text) if text.lstrip()[:1] == "{" else None
+    wrapped = unwrap_json(text) if text.lstrip()[:1] in _LITERAL_STARTS else None
     if wrapped is not None:
         inside = program_in(wrapped.text, limits)
         return inside if isinstance(inside, Problem) else inside._replace(notes=wrapped.notes + inside.notes)

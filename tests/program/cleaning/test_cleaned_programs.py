@@ -161,7 +161,7 @@ def test_a_text_that_is_a_program_is_never_touched(text: str) -> None:
     [
         ("```python\nprint(1)\n", "the Markdown fence has no end; send the whole program, without a fence", 1),
         (
-            "First:\n```python\nx = 1\n```\nthen:\n```python\nprint(x)\n```\n",
+            "First:\n```python\nx = 1\n```\nor:\n```python\nx = 2\nprint(x)\n```\n",
             "several fenced blocks; send one program, in one fence or in none",
             4,
         ),

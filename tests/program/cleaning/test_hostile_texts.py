@@ -10,7 +10,9 @@ MEGABYTE = 1_000_000
 PARTS = [
     "```", "```python\n", "\n```\n", "~~~", "<execute>", "</execute>", "<code>", "&lt;", "&quot;", "“", "”", "‘", "'",
     '"', '"""', "'''", "\\", "\\n", '\\"', ">>> ", "... ", "%", "%%x\n", "!pip install ", "\n", " ", "\t", "#", "(",
-    "x = 1\n", "print(", '{"code": ', "\u00a0", "\u200b", "if", ":",
+    "x = 1\n", "print(", "<|a|>", "</s>", "<think>", "</think>\n", "<![CDATA[", "]]>", '<invoke name="a">',
+    '<parameter name="code">', "</parameter>", "[TOOL_CALLS]", "```python\nx = 1\n```\n", "[", '"x(1)\\n',
+    '{"code": ', "\u00a0", "\u200b", "if", ":",
 ]  # fmt: skip
 
 
