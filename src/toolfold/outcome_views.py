@@ -71,6 +71,12 @@ def images_in(value: Any, files: Sequence[Any] = ()) -> list[tuple[str, bytes]]:
     return [(mime, data) for mime, data in images if 0 < len(data) <= _LARGEST_IMAGE_BYTES][:_MOST_IMAGES]
 
 
+def sounds_in(value: Any) -> list[tuple[str, bytes]]:
+    """Type and data of the sounds in a value, within the limits of pictures."""
+    sounds = [(media.mime, media.data) for media in media_in(value) if media.kind == "audio"]
+    return [(mime, data) for mime, data in sounds if 0 < len(data) <= _LARGEST_IMAGE_BYTES][:_MOST_IMAGES]
+
+
 def call_as_json(record: Any) -> Any:
     return value_as_json(_pick_fields(record, CALL_FIELDS))
 

@@ -89,8 +89,10 @@ async def test_a_program_that_is_killed_takes_its_names_along_but_not_its_files(
     await runtime.run("while True: pass", session="s", limits=Limits(wall_seconds=0.3))
 
     outcome = await runtime.run("print('x' in globals(), open('a.txt').read())", session="s")
+    next_outcome = await runtime.run("print('x' in globals())", session="s")
 
-    assert outcome.stdout == "False one\n"
+    assert (outcome.stdout, next_outcome.hints) == ("False one\n", ())
+    assert outcome.hints == ("session 's' has lost its variables, because its sandbox ended; its files are kept",)
 
 
 async def test_a_failed_program_leaves_the_session_alive(runtime: Runtime) -> None:

@@ -261,7 +261,7 @@ class LiveExecutions:
         session = execution.plan.session
         if session is not None:
             if session.keeps_names and not self._engine.has_session(session.id):
-                session.names.clear()
+                session.forget_names()
             self._sessions.leave(session)
 
     async def end(self, execution: Execution, status: Status = "cancelled", problem: Problem | None = None) -> Outcome:

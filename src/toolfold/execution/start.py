@@ -16,7 +16,7 @@ from toolfold.events import ProgramRejected
 from toolfold.execution.outcome import code_size, context_saved
 from toolfold.execution.recorded_history import Rerun, history_of, put_on_record, take_over
 from toolfold.execution.request import ExecutionPlan, short
-from toolfold.ledger.base import Ledger
+from toolfold.ledger.base import ExecutionFilter, Ledger
 from toolfold.models import File, Outcome, Problem, Program, StartRecord
 from toolfold.program.check import Checker
 from toolfold.prompts.python_stubs import WORDS_ASKED_FOR, asks_for_words
@@ -163,8 +163,9 @@ class ExecutionPlanner:
         else:
             await self._sessions.enter(request.session)
             if request.session.names and not self.services.engine.has_session(request.session.id):
-                request.session.names.clear()  # its guest had to make room for others
+                request.session.forget_names()  # its guest had to make room for others
         try:
+            session_note = await self._session_note(request.session, request.options.tenant)
             checker = self.offer.checker_for(specs)
             program = None
             if request.options.stdin is None:
@@ -173,11 +174,30 @@ class ExecutionPlanner:
                 program = await self._check(text, specs, checker, request)
             if isinstance(program, Problem):
                 self._drop(request, preparation)
-                return await self._rejected(program, text, request)
+                return await self._rejected(program, text, request, session_note)
+            if session_note:
+                program = replace(program, notes=(*program.notes, session_note))
             return await self._planned(program, help_specs, request, preparation)
         except BaseException:
             self._drop(request, preparation)
             raise
+
+    async def _session_note(self, session: Session | None, tenant: str) -> str:
+        """Says that variables are gone on which the program may count: with a guest, or with an earlier process."""
+        if session is None or not session.keeps_names:
+            return ""
+        is_new, session.is_known = not session.is_known, True
+        name = session.id.rpartition("/")[2]
+        if session.has_lost_names:
+            session.has_lost_names = False
+            return f"session {name!r} has lost its variables, because its sandbox ended; its files are kept"
+        ledger = self.services.ledger
+        if not is_new or not ledger.is_lasting:
+            return ""
+        if not await ledger.search(ExecutionFilter(session=session.id, tenant=tenant), limit=1):
+            return ""
+        gone = "variables" if self._sessions.listed(session.id) else "variables and files"
+        return f"session {name!r} is new in this process: the {gone} of its earlier programs are gone"
 
     async def check(self, text: str, request: RunRequest) -> Problem | None:
         """The problem for which a program would be rejected, if any."""
@@ -223,7 +243,7 @@ class ExecutionPlanner:
             file_names=file_names, has_stdin=request.options.stdin is not None, tenant=request.options.tenant,
         )  # fmt: skip
 
-    async def _rejected(self, problem: Problem, text: str, request: RunRequest) -> Outcome:
+    async def _rejected(self, problem: Problem, text: str, request: RunRequest, session_note: str) -> Outcome:
         services = self.services
         # The id is for one that runs.
         options = msgspec.structs.replace(request.options, execution_id="", files=())
@@ -235,6 +255,7 @@ class ExecutionPlanner:
             problem=problem,
             engine=start_record.engine,
             isolation=start_record.isolation,
+            hints=(session_note,) if session_note else (),
             context_saved=context_saved(
                 (), code_bytes=code_size(text), shown_bytes=len(str(problem).encode(errors="replace"))
             ),

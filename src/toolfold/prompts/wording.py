@@ -123,6 +123,7 @@ def lessons(outcome: Outcome) -> Iterator[str]:
     """Each is a part of its own, after the text that the interface promises."""
     if outcome.status != "finished" and outcome.unmade_calls:
         yield outcome.unmade_line
+    yield from (hint for hint in outcome.hints if hint.startswith("session "))
     if outcome.stdout_cut_bytes:
         missing = outcome.stdout_cut_bytes - len(outcome.stdout_tail.encode())
         text = f"{missing:,} bytes of output are not shown. A program can read the whole: open({outcome.output_name!r})"

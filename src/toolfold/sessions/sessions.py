@@ -55,6 +55,10 @@ class Session:
     keeps_names: bool = False
     names: set[str] = field(default_factory=set)
     """Names that earlier programs defined, for the check."""
+    is_known: bool = False
+    """A program of this process has had its turn."""
+    has_lost_names: bool = False
+    """Its guest ended, and no program was told so yet."""
     turn: asyncio.Lock = field(default_factory=asyncio.Lock)
     """Held by one program at a time: the next one waits for its names and files."""
     idle_timer: asyncio.TimerHandle | None = None
@@ -67,6 +71,11 @@ class Session:
     """Execution that has the turn and was returned to its caller as paused."""
     paused_for: weakref.ref[asyncio.Task[Any]] | None = None
     """That caller, who must not wait for the turn: most likely nobody else would resume the execution."""
+
+    def forget_names(self) -> None:
+        """The guest that held them has ended."""
+        self.has_lost_names = self.has_lost_names or bool(self.names)
+        self.names.clear()
 
 
 class Sessions:

@@ -296,3 +296,19 @@ async def test_a_sandbox_that_cannot_be_had_is_told_to_each_program(monkeypatch)
     assert texts(result) == [
         "[Script execution failed]\nSandboxUnavailable: no user namespaces here; run 'toolfold doctor'"
     ]
+
+
+@pytest.mark.parametrize("mode", ERAS)
+async def test_a_session_that_a_restart_lost_is_said_to_be_new(open_client, mode, tmp_path) -> None:
+    async with open_client(mode=mode, ledger=str(tmp_path / "runs.sqlite")) as client:
+        first = await run(client, "total = 7", session="work")
+    async with open_client(mode=mode, ledger=str(tmp_path / "runs.sqlite")) as client:
+        second = await run(client, "print(total)", session="work")
+        third = await run(client, "print('total' in globals())", session="work")
+        other = await run(client, "print('total' in globals())", session="other")
+    async with open_client(mode=mode, ledger=str(tmp_path / "runs.sqlite")) as client:
+        fourth = await run(client, "print('total' in globals())", session="work")
+
+    note = "session 'work' is new in this process: the variables and files of its earlier programs are gone"
+    assert (texts(first)[1:], texts(second)[1:], texts(third)[1:], texts(other)[1:]) == ([], [note], [], [])
+    assert texts(fourth) == ["[Script executed successfully]\nFalse\n", note]

@@ -138,6 +138,19 @@ async def test_a_picture_that_a_tool_returned_arrives_as_an_image(open_client) -
     assert result.content[1:] == [types.ImageContent(data=base64.b64encode(b"pixels").decode(), mime_type="image/png")]
 
 
+async def test_a_sound_that_a_tool_returned_arrives_as_audio(open_client) -> None:
+    def speak() -> Media:
+        return Media(kind="audio", mime="audio/wav", data=b"waves")
+
+    def hum() -> Media:
+        return Media(kind="audio", mime="audio/ogg", uri="https://example.org/hum.ogg")
+
+    async with open_client(speak, hum) as client:
+        result = await run(client, "print('here')\n[await speak(), {'hum': await hum()}]")
+
+    assert result.content[1:] == [types.AudioContent(data=base64.b64encode(b"waves").decode(), mime_type="audio/wav")]
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
