@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from toolfold.config import ServerConfig, load_config
-from toolfold.config.import_clients import client_files, import_servers, plain_json
+from toolfold.config.client_formats import plain_json
+from toolfold.config.import_clients import client_files, import_servers
 from toolfold.errors import UsageError
 from toolfold.interfaces.cli.commands.init import init_command
 

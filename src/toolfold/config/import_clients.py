@@ -1,4 +1,4 @@
-"""Import of MCP servers from other clients: Claude Code and Desktop, Cursor, VS Code. Reads; writes nothing.
+"""Import of MCP servers from the files of other clients, `client_formats` says which. Reads; writes nothing.
 
 One entry that cannot be used never costs the others: it is left out, and said to be.
 """
@@ -10,14 +10,23 @@ import logging
 import math
 import os
 import re
-import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
 from pydantic import ValidationError
 
+from toolfold.config.client_formats import (
+    KEYS,
+    SETTINGS,
+    USUAL_KEYS,
+    client_places,
+    disabled_in_gemini,
+    parse_client_file,
+    sections_of,
+    standard_entry,
+)
 from toolfold.config.discovery import display_path
 from toolfold.config.loader import MAX_BYTES, unset_text, with_env_file
 from toolfold.config.model import ServerConfig
@@ -39,11 +48,10 @@ VARIABLE: Final = re.compile(
 OF_STDIO: Final = ("command", "args", "env", "envFile", "cwd")
 OF_URL: Final = ("url", "headers")
 OUR_KEYS: Final = {"envFile": "env_file"}
-_OF_ENTRY: Final = ("type", "transport", *OF_STDIO, *OF_URL)
+_OF_ENTRY: Final = (*USUAL_KEYS, *KEYS)
 # `.claude.json` holds a history besides; it may be large.
 _MAX_FILE_BYTES: Final = 64 * MAX_BYTES
 _MAX_DEPTH: Final = 20
-_MAX_DIGITS: Final = 1000
 _MAX_ENTRY_CHARACTERS: Final = 64 * 1024
 _MAX_SHOWN: Final = 80
 _CLAUDE_LISTS: Final = ("disabledMcpServers", "disabledMcpjsonServers")
@@ -96,30 +104,23 @@ def client_files(folder: Path, home: Path | None = None) -> list[Path]:
     return [path for path in client_places(folder, home) if path.is_file()]
 
 
-def client_places(folder: Path, home: Path | None = None) -> list[Path]:
-    """Files in which other clients list their servers, those of the folder first."""
-    home = home or Path.home()
-    in_folder = [folder / ".mcp.json", folder / ".cursor" / "mcp.json", folder / ".vscode" / "mcp.json"]
-    in_home = [home / ".claude.json", home / ".cursor" / "mcp.json"]
-    match sys.platform:
-        case "darwin":
-            applications = home / "Library" / "Application Support"
-        case "win32":
-            applications = Path(os.environ.get("APPDATA", home / "AppData" / "Roaming"))
-        case _:
-            applications = Path(os.environ.get("XDG_CONFIG_HOME") or home / ".config")
-    in_home += [applications / "Claude" / "claude_desktop_config.json", applications / "Code" / "User" / "mcp.json"]
-    return [*in_folder, *in_home]
+def read_servers(path: Path, *, folder: Path | None = None, is_named: bool = True) -> ClientServers:
+    """The servers in one client's file; for Claude Code's own file also those of the folder's project.
 
-
-def read_servers(path: Path, *, folder: Path | None = None) -> ClientServers:
-    """The servers in one client's file; for Claude Code's own file also those of the folder's project."""
+    Settings that nobody named need not have any.
+    """
     name, folder = display_path(path), (folder or Path.cwd()).resolve()
     document = _document(path, name)
-    sections = list(_sections(document, folder))
-    if not sections:
+    sections = list(sections_of(document, folder, path.name))
+    if not sections and (is_named or path.name not in SETTINGS):
         raise UsageError(f"{name}: has no 'mcpServers' and no 'servers'; name a file that lists MCP servers")
+    entries = [entry for _, servers in sections for entry in servers.values()]
+    is_gemini = path.parent.name == ".gemini" or any(
+        isinstance(entry, dict) and "httpUrl" in entry for entry in entries
+    )
     off = _disabled_in_claude_code(folder) if path.name in (".mcp.json", ".claude.json") else {}
+    if is_gemini:
+        off = dict.fromkeys(disabled_in_gemini(document, (server for _, part in sections for server in part)), name)
     read, servers_by_name = ClientServers(), dict[str, ClientServer]()
     for key, servers in sections:
         for server, entry in servers.items():
@@ -129,12 +130,18 @@ def read_servers(path: Path, *, folder: Path | None = None) -> ClientServers:
                 read.mistakes.append(f"{place}: has a name with a line break or another invisible character; rename it")
             elif reason:
                 read.mistakes.append(f"{place}: {reason}")
-            elif entry.get("disabled") or entry.get("enabled") is False:
+            elif entry.get("disabled") or str(entry.get("enabled")).lower() == "false":
                 read.disabled.append(f"{place}: is disabled there")
             elif server in off:
                 read.disabled.append(f"{place}: is disabled in {off[server]}")
-            elif not _is_toolfold(entry):
-                servers_by_name[server] = ClientServer(server, place, entry, folder)
+            else:
+                try:
+                    usual = standard_entry(entry, key, is_gemini=is_gemini)
+                except UsageError as error:
+                    read.mistakes.append(f"{place}: {error}")
+                    continue
+                if usual is not None and not _is_toolfold(usual):
+                    servers_by_name[server] = ClientServer(server, place, usual, folder)
     read.found = list(servers_by_name.values())
     return read
 
@@ -241,29 +248,18 @@ def _document(path: Path, name: str) -> Mapping[str, Any]:
     if len(data) > _MAX_FILE_BYTES:
         raise UsageError(f"{name}: is larger than {_MAX_FILE_BYTES:,} bytes; name a file that lists only MCP servers")
     try:
-        document = _parse(data.decode("utf-8-sig"))
+        document = parse_client_file(data.decode("utf-8-sig"), path.suffix)
     except UnicodeDecodeError:
         raise UsageError(f"{name}: not UTF-8; save the file as UTF-8") from None
     except json.JSONDecodeError as error:
         raise UsageError(f"{name}:{error.lineno}: not JSON: {error.msg.lower()}") from None
     except RecursionError:
         raise UsageError(f"{name}: is nested too deeply to be read; remove unneeded brackets") from None
+    except ValueError as error:
+        raise UsageError(f"{name}: not {path.suffix[1:].upper()}: {one_line(str(error))}") from None
     if not isinstance(document, dict):
         raise UsageError(f"{name}: must be keys with values")
     return document
-
-
-# Any: whatever stands in the file.
-def _parse(text: str) -> Any:
-    try:
-        return json.loads(text, parse_int=_integer)
-    except json.JSONDecodeError:
-        return json.loads(plain_json(text), parse_int=_integer)
-
-
-def _integer(digits: str) -> int | float:
-    """One too long to be read is none: only an entry that has it is left out, not the whole file."""
-    return int(digits) if len(digits) <= _MAX_DIGITS else math.inf
 
 
 # Any: the value of an entry, of any JSON type.
@@ -303,31 +299,6 @@ def one_line(text: str) -> str:
     """A text of another client's file as a part of a line: nothing that ends the line or moves on a terminal."""
     plain = "".join(sign if sign.isprintable() else repr(sign)[1:-1] for sign in text[:_MAX_SHOWN])
     return plain if len(text) <= _MAX_SHOWN else f"{plain}..."
-
-
-def plain_json(text: str) -> str:
-    """JSON with comments and commas too many, as VS Code takes it, without both; lines stay where they are."""
-    # What is not closed goes on to the end: looked for again from each sign in it, it would take for ever.
-    token = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*(?:"|\\?\Z)|//[^\n]*|/\*.*?(?:\*/|\Z)', re.DOTALL)
-    bare = token.sub(lambda match: match[0] if match[0].startswith('"') else re.sub(r"[^\n]", " ", match[0]), text)
-    comma = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*(?:"|\\?\Z)|,(?=\s*[}\]])', re.DOTALL)
-    return comma.sub(lambda match: match[0] if match[0].startswith('"') else " ", bare)
-
-
-def _sections(document: Mapping[str, Any], folder: Path) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """The sections with servers, each with its key; later ones win."""
-    within = document.get("mcp")
-    places: list[tuple[str, Any]] = [
-        ("mcpServers", document.get("mcpServers")),
-        ("servers", document.get("servers")),
-        ("mcp.servers", within.get("servers") if isinstance(within, dict) else None),
-    ]
-    projects = document.get("projects")
-    if isinstance(projects, dict):
-        project = projects.get(str(folder))
-        servers = project.get("mcpServers") if isinstance(project, dict) else None
-        places.append((f"projects[{str(folder)!r}].mcpServers", servers if servers is not None else {}))
-    yield from ((key, servers) for key, servers in places if isinstance(servers, dict))
 
 
 def _disabled_in_claude_code(folder: Path) -> dict[str, str]:

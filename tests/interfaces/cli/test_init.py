@@ -311,10 +311,23 @@ no MCP servers found in the config files of other clients; searched:
   .mcp.json (not found)
   .cursor/mcp.json
   .vscode/mcp.json (not found)
+  .gemini/settings.json (not found)
+  .codex/config.toml (not found)
+  opencode.json (not found)
+  opencode.jsonc (not found)
+  .zed/settings.json (not found)
   {home}/.claude.json (not found)
   {home}/.cursor/mcp.json (not found)
+  {home}/.codeium/windsurf/mcp_config.json (not found)
+  {home}/.gemini/settings.json (not found)
+  {home}/.continue/config.yaml (not found)
+  {home}/.codex/config.toml (not found)
   {home}/.config/Claude/claude_desktop_config.json (not found)
   {home}/.config/Code/User/mcp.json (not found)
+  {home}/.config/goose/config.yaml (not found)
+  {home}/.config/zed/settings.json (not found)
+  {home}/.config/opencode/opencode.json (not found)
+  {home}/.config/opencode/opencode.jsonc (not found)
 next: add a server below 'servers:' in toolfold.yaml, as its comment shows; 'toolfold tools list'
 then lists its tools. Your own tools need no server: toolfold run --tools FILE.py PROGRAM.py
 """

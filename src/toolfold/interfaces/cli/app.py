@@ -206,7 +206,7 @@ def _mcp(
         typer.Option(
             "--import",
             metavar="PATH",
-            help="Also bridge the servers in a config of Claude Code, Claude Desktop, Cursor or VS Code. Repeatable.",
+            help="Also bridge the servers in another client's config, such as .mcp.json. Repeatable.",
         ),
     ] = None,
     file: Annotated[
@@ -233,7 +233,7 @@ def _init(
     ] = False,
     json: JsonOption = False,
 ) -> int:
-    """Write a toolfold.yaml with your MCP servers, from Claude Code, Claude Desktop, Cursor and VS Code."""
+    """Write a toolfold.yaml with the MCP servers of your other clients, such as Claude Code, Cursor and Codex."""
     from toolfold.interfaces.cli.commands.init import init_command
 
     return init_command(folder, force=force, as_json=json)

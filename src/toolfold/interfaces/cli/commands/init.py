@@ -13,8 +13,9 @@ import typer
 import yaml  # type: ignore[import-untyped]
 
 import toolfold
+from toolfold.config.client_formats import client_places
 from toolfold.config.discovery import FILE_NAME, display_path
-from toolfold.config.import_clients import ClientServer, client_files, client_places, one_line, read_servers
+from toolfold.config.import_clients import ClientServer, client_files, one_line, read_servers
 from toolfold.config.loader import MAX_BYTES
 from toolfold.config.model import plain_name
 from toolfold.config.write_config import ConfigWriter, ServerEntry
@@ -193,7 +194,7 @@ def _servers(folder: Path) -> tuple[list[ServerEntry], list[str]]:
     left_out = []
     for path in client_files(folder):
         try:
-            read = read_servers(path, folder=folder)
+            read = read_servers(path, folder=folder, is_named=False)
         except UsageError as error:
             left_out.append(str(error))
             continue
