@@ -24,15 +24,16 @@ from toolfold.program.known_names import (
     SCIENCE_NAMES,
     ToolIndex,
 )
-from toolfold.program.parse import late_error, problem_at, problem_at_byte, program_in
+from toolfold.program.parse import late_error, problem_at, problem_at_byte, program_in, split_lines
 from toolfold.program.reader import ProgramReader
+from toolfold.program.reader_facts import Function
 from toolfold.program.rules.arguments import Fault
 from toolfold.program.rules.coroutines import coroutine_faults
 from toolfold.program.rules.imports import import_faults, input_faults, missing_package, outward_faults
 from toolfold.program.rules.own_functions import arity_faults, attribute_faults
 from toolfold.program.rules.reachability import Reachability
 from toolfold.program.rules.reply_keys import reply_faults
-from toolfold.program.rules.tool_calls import ToolCallCheck
+from toolfold.program.rules.tool_calls import ToolCallCheck, stand_ins
 from toolfold.program.rules.undefined_names import Bindings
 
 _RULES: Final = (arity_faults, attribute_faults, coroutine_faults)
@@ -83,6 +84,13 @@ class Checker:
             if refusal is not None:
                 return refusal
         reader = ProgramReader(tree)
+        replaced = stand_ins(tree, reader, self._index) if self._index.names.keys() & reader.root.functions else []
+        if replaced:
+            checked = self.check(
+                _without_lines(text, replaced), limits=limits, known_names=known_names, installed=installed,
+                library_sets=library_sets, has_stdin=has_stdin,
+            )  # fmt: skip
+            return checked if isinstance(checked, Problem) else _with_tools(checked, original_text, notes, replaced)
         late = late_error(text, tree, reader)
         if late is not None:
             return late
@@ -168,6 +176,23 @@ class Checker:
             and name not in self._index.names
             and name not in known_names
         )
+
+
+def _without_lines(text: str, nodes: Sequence[Function]) -> str:
+    """The text with empty lines for some definitions, so that the others stay where they are."""
+    lines = split_lines(text)
+    for node in nodes:
+        lines[node.lineno - 1 : node.end_lineno] = [""] * ((node.end_lineno or node.lineno) - node.lineno + 1)
+    return "\n".join(lines)
+
+
+def _with_tools(program: Program, sent: str, notes: tuple[str, ...], nodes: Sequence[Function]) -> Program:
+    hints = tuple(
+        f"line {node.lineno}: left out the definition of {node.name!r}, which would replace the tool of that name and "
+        "calls none"
+        for node in nodes
+    )
+    return replace(program, sent=sent, notes=(*notes, *hints, *program.notes))
 
 
 def _position(fault: Fault) -> tuple[int, int]:

@@ -270,6 +270,10 @@ def position_of(text: str, index: int) -> tuple[int, int]:
     return len(lines), len(lines[-1]) + 1
 
 
+def split_lines(text: str) -> list[str]:
+    return _LINE_END.split(text)
+
+
 def _line(text: str, line: int | None) -> str | None:
     if line is None or line < 1:
         return None

@@ -19,12 +19,16 @@ from toolfold.program.reader_facts import (
     CATCHES_NAMES,
     CATCHES_TOOLS,
     CATCHES_TYPES,
+    OPAQUE,
     SPEAKS_OF_NAMES,
     UNGUARDED,
+    Function,
     NodeUse,
+    Scope,
+    is_generator,
     position_of,
 )
-from toolfold.program.rules.arguments import Fault, fault_in
+from toolfold.program.rules.arguments import Fault, InputSignature, fault_in
 from toolfold.program.rules.reachability import Reachability
 from toolfold_guest.shared.call_style import ASYNC_PREFIX
 
@@ -234,3 +238,57 @@ def _hyphenated_name(node: ast.AST) -> str | None:
 
 def _member(members: dict[str, ToolSpec], name: str) -> ToolSpec | None:
     return members.get(name) or (members.get(name[len(ASYNC_PREFIX) :]) if name.startswith(ASYNC_PREFIX) else None)
+
+
+# ----------------------------------------------------------------------------------------------------
+# Definitions that stand in for a tool: the same name and parameters, and no tool is called in them.
+
+
+def stand_ins(tree: ast.Module, reader: ProgramReader, index: ToolIndex) -> list[Function]:
+    """Functions at the top level that only replace a tool; a wrapper calls one, a helper has other parameters."""
+    return [
+        node
+        for node in tree.body
+        if isinstance(node, Function)
+        and node.name in index.names
+        and not node.decorator_list
+        and not is_generator(node)
+        and _has_parameters_of(node, index.signature(index.names[node.name]))
+        and not _mentions_tools(node, reader.root, index)
+    ]
+
+
+def _has_parameters_of(function: Function, signature: InputSignature) -> bool:
+    arguments = function.args
+    names = [argument.arg for argument in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs)]
+    return all(signature.name_of(name) is not None for name in names) and (bool(names) or not signature.required)
+
+
+def _mentions_tools(function: Function, root: Scope, index: ToolIndex) -> bool:
+    """Whether it, or anything of the program that it uses, speaks of a tool."""
+    definitions = {node.name: node for node in _top_level_definitions(root)}
+    stack: list[ast.AST] = [function]
+    visited: set[str] = set()
+    while stack:
+        source = stack.pop()
+        for node in ast.walk(source):
+            if not isinstance(node, ast.Name) or node.id in visited:
+                continue
+            if node.id == function.name:
+                if source is function:
+                    continue  # it calls itself
+                return True
+            visited.add(node.id)
+            meaning = root.bound.get(node.id)
+            is_own = meaning is not None and meaning.split(".", 1)[0].partition(":")[0] != "tools"
+            if not is_own and (node.id in index.names or node.id == "tools" or meaning):
+                return True
+            if meaning == OPAQUE and node.id not in definitions and node.id not in root.values:
+                return True  # bound by a loop, `with` or another way that is not worth following
+            stack.extend(part for part in (definitions.get(node.id), root.values.get(node.id)) if part is not None)
+    return False
+
+
+def _top_level_definitions(root: Scope) -> Iterator[Function | ast.ClassDef]:
+    yield from root.functions.values()
+    yield from (scope.node for scope in root.scopes if scope.parent is root and isinstance(scope.node, ast.ClassDef))
