@@ -209,7 +209,8 @@ class BridgedRuntime(Runtime):
         late = [
             server.name
             for server in self._bridge.status()
-            if server.state == "connecting" and mentions(text, server.name)
+            if (server.state == "connecting" or (server.state == "failed" and not server.tools))
+            and mentions(text, server.name)
         ]
         if late or _OPEN_ENDED.search(text):
             await self._bridge.settled(None if _OPEN_ENDED.search(text) else late, timeout_seconds=CONNECT_SECONDS)

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import sys
 from pathlib import Path
 
 import pytest
@@ -435,3 +436,43 @@ async def test_the_value_of_a_variable_in_a_command_is_not_told() -> None:
         [status] = bridge.status()
 
     assert (status.state, status.detail) == ("failed", "no command '***/run'; check the path")
+
+
+LOGS_THE_PROBE = """
+import json, sys
+for line in sys.stdin:
+    message = json.loads(line)
+    method = message["method"]
+    if method == "server/discover":
+        print("Failed to validate request: 2 validation errors for ClientRequest", file=sys.stderr)
+        print("PingRequest.method: input_value='server/discover'", file=sys.stderr, flush=True)
+        reply = {"error": {"code": -32602, "message": "Invalid request parameters"}}
+    elif method == "initialize":
+        info = {"name": "logs", "version": "1"}
+        reply = {"result": {"protocolVersion": "2025-06-18", "capabilities": {"tools": {}}, "serverInfo": info}}
+    elif method == "tools/list":
+        reply = {"result": {"tools": [{"name": "die", "inputSchema": {"type": "object"}}]}}
+    elif method == "tools/call":
+        print(*message["params"]["arguments"].get("words", []), file=sys.stderr)
+        sys.exit(4)
+    else:
+        continue
+    print(json.dumps({"jsonrpc": "2.0", "id": message["id"], **reply}), flush=True)
+"""
+
+
+@pytest.mark.parametrize(("words", "said"), [(["out of", "disk"], ": out of disk"), ([], "")])
+async def test_a_dead_server_is_quoted_with_what_it_said_of_its_end_and_not_of_our_probe(
+    words: list[str], said: str, tmp_path: Path
+) -> None:
+    script = tmp_path / "logs.py"
+    script.write_text(LOGS_THE_PROBE)
+    server = Server(name="logs", command=sys.executable, args=(str(script),))
+    async with Bridge([server], eras=tmp_path / "eras") as bridge:
+        await bridge.settled(timeout_seconds=60)
+        with pytest.raises(ToolUnreachable) as caught:
+            await call(bridge, "mcp__logs__die", words=words)
+
+    assert str(caught.value) == (
+        f"server 'logs' was lost during the call; it may have run, so it was not repeated: it exited with code 4{said}"
+    )

@@ -8,7 +8,10 @@ import pytest
 from tests.ports import reserved_port
 from tests.sources.mcp.json_server import JsonServer
 from tests.sources.mcp.support import FakeOuter, call, listening, remember, serving, until
+from toolfold.config.model import Config
 from toolfold.errors import ToolUnreachable
+from toolfold.interfaces.config_runtime import open_runtime
+from toolfold.runtime import RuntimeSettings
 from toolfold.sources.mcp import Bridge, Server
 
 
@@ -118,3 +121,42 @@ async def test_a_page_that_is_no_server_says_so(tmp_path: Path) -> None:
         await bridge.settled(timeout_seconds=60)
 
         assert bridge.status()[0].detail == "HTTP 401 Unauthorized"
+
+
+@pytest.mark.parametrize(
+    ("served", "transport", "path", "detail"),
+    [
+        ("--http", "sse", "mcp", "HTTP 400 Bad Request; if it is a streamable HTTP server, set transport: http"),
+        ("--sse", "http", "sse", "HTTP 405 Method Not Allowed; if it is an SSE server, set transport: sse"),
+    ],
+)
+async def test_a_url_of_the_other_transport_says_which_one_to_set(served, transport, path, detail, tmp_path) -> None:
+    port = reserved_port()
+    server = Server(name="web", transport=transport, url=f"http://127.0.0.1:{port}/{path}")
+    with serving("sdk_server.py", served, str(port)):
+        await listening(port)
+        async with Bridge([server], eras=tmp_path / "eras") as bridge:
+            await bridge.settled(timeout_seconds=60)
+
+            assert (bridge.status()[0].state, bridge.status()[0].detail) == ("failed", detail)
+
+
+@pytest.mark.long
+async def test_a_late_server_is_tried_again_when_a_program_names_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    monkeypatch.setattr("toolfold.sources.mcp.supervisor.LONGEST_WAIT_SECONDS", 3600.0)
+    port = reserved_port()
+    servers = [{"name": "web", "transport": "http", "url": f"http://127.0.0.1:{port}/mcp"}]
+    config = Config.model_validate({"servers": servers, "ledger": {"where": "memory"}})
+    program = "print(await mcp__web__add(a=1, b=2))"
+    async with open_runtime(config, [], RuntimeSettings()) as runtime:
+        early = await runtime.run(program)
+        with serving("sdk_server.py", "--http", str(port)):
+            await listening(port)
+            late = await runtime.run(program)
+
+    assert (early.status, late.stdout) == ("rejected", "3\n")
+    assert early.problem is not None
+    assert early.problem.message == "no tool 'mcp__web__add'; the tools are: search_tools"

@@ -279,7 +279,9 @@ class Offer:
             # Here and not in its call: what it finds must be among the tools that the program starts with.
             await self.wait_for(connecting_names, SEARCH_WAIT_SECONDS)
         else:
-            await self.wait_for([name for name in connecting_names if mentions(text, name)], MENTIONED_WAIT_SECONDS)
+            late = [status.name for status in self._statuses() if status.state == "failed" and not status.tools]
+            names = [name for name in (*connecting_names, *late) if mentions(text, name)]
+            await self.wait_for(names, MENTIONED_WAIT_SECONDS)
         if self._is_stale:  # a server has listed its tools a moment ago
             self.refresh()
 

@@ -288,12 +288,17 @@ class Bridge:
         return tuple(supervisor.status for supervisor in self._supervisors.values())
 
     async def settled(self, names: Iterable[str] | None = None, *, timeout_seconds: float) -> None:
-        """Wait until these servers, or all, have listed their tools or failed, or the time is up."""
+        """Wait until these servers, or all, have listed their tools or failed, or the time is up.
+
+        Of these, one that has failed and never listed its tools gets another attempt.
+        """
         selected_names = self._supervisors.keys() if names is None else set(names) & self._supervisors.keys()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(timeout_seconds):
                 for name in selected_names:
-                    await self._supervisors[name].settled()
+                    supervisor = self._supervisors[name]
+                    is_late = names is not None and supervisor.status.state == "failed" and not supervisor.tools
+                    await (supervisor.retry() if is_late else supervisor.settled())
 
     async def roots_changed(self) -> None:
         """Notify servers of the older era, which keep the folders of the client outside."""

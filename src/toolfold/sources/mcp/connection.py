@@ -46,10 +46,12 @@ _MAX_SERVERS: Final = 500
 _log: Final = logging.getLogger(__name__)
 
 
-async def negotiate(session: ClientSession, known_era: Era | None) -> Era:
+async def negotiate(session: ClientSession, known_era: Era | None, on_probed: Callable[[], None] | None = None) -> Era:
     """Agree on a version; a known era spares the probe. `MCPError` if the server speaks none of ours, or hung up."""
     if known_era != "legacy" and await _try_discover(session, None if known_era == "modern" else PROBE_SECONDS):
         return "modern"
+    if on_probed is not None:
+        on_probed()
     try:
         await session.initialize()
     except MCPError as error:
@@ -334,8 +336,12 @@ async def open_session(
     known_era: Era | None,
     outer: Outer | None,
     on_change: Callable[[], None],
+    on_probed: Callable[[], None] | None = None,
 ) -> AsyncIterator[McpConnection]:
-    """A session over a transport's streams, after the handshake; `MCPError` if the server refused or hung up."""
+    """A session over a transport's streams, after the handshake; `MCPError` if the server refused or hung up.
+
+    `on_probed` is called when the server has not understood the probe for the newer era.
+    """
     executions: list[str] = []
     handlers = _ClientHandlers(name, outer, executions) if outer is not None else None
 
@@ -353,7 +359,7 @@ async def open_session(
         client_info=types.Implementation(name="toolfold", version=_version()),
     )
     async with session:
-        yield McpConnection(session, await negotiate(session, known_era), executions)
+        yield McpConnection(session, await negotiate(session, known_era, on_probed), executions)
 
 
 def _version() -> str:

@@ -96,6 +96,7 @@ class ServerProcess(ProcessGroup):
         self.has_hung_up = False
         """Whether it has exited or closed its output by itself."""
         self.noise = b""
+        self._probe_end = 0
         """End of its output that was no message."""
         self._stderr = stderr
         self._pieces: list[bytes] = []
@@ -192,12 +193,21 @@ class ServerProcess(ProcessGroup):
         """Keep a server that runs for weeks from filling the disk."""
         if os.fstat(self._stderr.fileno()).st_size > _STDERR_BYTES:
             os.ftruncate(self._stderr.fileno(), 0)
+            self._probe_end = 0
+
+    def note_probe(self) -> None:
+        """It has read our probe, and what it said of that until now is not why it ends."""
+        self._probe_end = os.fstat(self._stderr.fileno()).st_size
+        self.noise = b""
 
     def last_words(self) -> str:
-        """End of its stderr, or else of its output that was no message."""
-        size = os.fstat(self._stderr.fileno()).st_size
-        tail = os.pread(self._stderr.fileno(), _TAIL_BYTES, max(0, size - _TAIL_BYTES)) or self.noise
-        return tail.decode(errors="replace").strip()
+        """End of its stderr, or else of its output that was no message; without what it said of our probe."""
+        start = max(0, os.fstat(self._stderr.fileno()).st_size - _TAIL_BYTES)
+        words = os.pread(self._stderr.fileno(), _TAIL_BYTES, max(start, self._probe_end)).strip() or self.noise
+        if not words:
+            earlier = os.pread(self._stderr.fileno(), _TAIL_BYTES, start)
+            words = b"" if b"server/discover" in earlier else earlier
+        return words.decode(errors="replace").strip()
 
     async def end(self) -> None:
         """Close its input, then send SIGTERM, then SIGKILL, as the specification says."""

@@ -127,6 +127,7 @@ _GATHER_SECONDS: Final = 0.05
 """Changes within this time count as one."""
 _EXIT_SECONDS: Final = 0.5
 _SHOWN_CHARACTERS: Final = 600
+_NOT_SSE: Final = ("HTTP 400", "HTTP 404", "HTTP 405", "HTTP 406", "no answer within")
 
 _Result = TypeVar("_Result")
 
@@ -193,7 +194,7 @@ class ServerSupervisor:
             except Exception as error:
                 if _is_cancelled():
                     raise asyncio.CancelledError from error
-                reason = _error_text(error)
+                reason = _error_text(error) + self._transport_hint(error)
             self._presence.established = None
             if self._presence.status.state == "ready":
                 self._presence.become("connecting", reason)
@@ -205,6 +206,21 @@ class ServerSupervisor:
             if failures or losses > MAX_LOSSES:
                 self._presence.fail(reason or self._presence.status.detail or "the connection was lost again and again")
                 await self._pause(min(FIRST_WAIT_SECONDS * 2 ** max(failures - 1, 0), LONGEST_WAIT_SECONDS))
+
+    def _transport_hint(self, error: Exception) -> str:
+        """What to try where a URL speaks the other transport; some servers leave its first request open."""
+        text = _error_text(error)
+        if self.server.transport == "sse" and text.startswith(_NOT_SSE):
+            return "; if it is a streamable HTTP server, set transport: http"
+        if self.server.transport == "http" and text.startswith("HTTP 405"):
+            return "; if it is an SSE server, set transport: sse"
+        return ""
+
+    async def retry(self) -> None:
+        """Hurry the next attempt of a server that is away, and wait for its end."""
+        if self._presence.established is None:
+            self._reconnect_requested.set()
+            await self._presence.attempted.wait()
 
     # calls
 
@@ -241,9 +257,7 @@ class ServerSupervisor:
                 await self._presence.established.connection.tell_roots_changed()
 
     async def _wait_until_ready(self) -> EstablishedConnection:
-        if self._presence.established is None:
-            self._reconnect_requested.set()
-            await self._presence.attempted.wait()
+        await self.retry()
         if self._presence.established is None:
             raise self._unreachable(f"is not available; nothing ran{_suffix(self.status.detail)}")
         return self._presence.established
@@ -287,6 +301,7 @@ class ServerSupervisor:
                         known_era=known_era,
                         outer=self._outer,
                         on_change=self._stale.set,
+                        on_probed=None if transport.process is None else transport.process.note_probe,
                     )
                     connection = await stack.enter_async_context(session)
                     tools = await connection.list_tools()
