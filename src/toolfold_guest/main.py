@@ -231,6 +231,7 @@ def _serve(sock: Any, meanwhile: Callable[[], None] | None = None) -> bool:
     codes = _make_ready(channel, text, tools)
     # While the host checks the text, not while it waits for the end.
     leaves_something = termination.leaves_something(text)
+    may_write_outside = termination.may_write_outside(text)
     if meanwhile is not None:
         meanwhile()
     options = channel.inbox.receive_start()
@@ -258,6 +259,8 @@ def _serve(sock: Any, meanwhile: Callable[[], None] | None = None) -> bool:
             threading._shutdown()  # type: ignore[attr-defined]  # waits for the program's threads, as an exit does
         hints = hints_of(channel.habits, _state.notes) if _state.notes or channel.habits.has_any() else []
         unmade = termination.unmade_calls(channel.habits) if channel.habits.has_pending or channel.habits.unmade else []
+        if may_write_outside:
+            hints += termination.hint_at_files_outside()
         if leaves_something or termination.has_handlers():
             termination.end(_state.session.__dict__, is_session=is_session)
         add_low_level_output(_state.streams, text)

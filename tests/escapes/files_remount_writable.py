@@ -1,11 +1,11 @@
-"""Remounts its root so that it can be written."""
+"""Remounts the tree below its root so that it can be written."""
 
 STOPPED_BY = {"user", "caps", "landlock", "seccomp"}
 NEEDS_ROOT = True
 
 MS_REMOUNT_BIND = 32 | 4096
 if not IS_CONTROL:
-    target = b"/"
+    target = b"/.tree"
 else:  # a read-only mount in a mount namespace of its own: the host's root is not for playing
     target = OPEN_FOLDER.encode()
     kernel("unshare", 0x20000)

@@ -1,8 +1,8 @@
-"""Makes an unnamed file in any file system but its own two."""
+"""Makes an unnamed file in any file system but its own."""
 
 STOPPED_BY = {"mount", "landlock"}
 
-for folder in ("/", "/etc", "/usr/lib", "/dev", "/mnt", "/var/tmp", OPEN_FOLDER):
+for folder in ("/.tree", "/etc", "/usr/lib", "/dev", "/.tree/mnt", "/var/tmp", OPEN_FOLDER):
     try:
         os.open(folder, os.O_TMPFILE | os.O_RDWR, 0o600)
         print("REACHED")

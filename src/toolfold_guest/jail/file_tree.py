@@ -14,6 +14,9 @@ DATA: Final = "/mnt/data"
 TEMP: Final = "/tmp"
 DEVICES: Final = ("null", "zero", "full", "random", "urandom")
 
+_TREE: Final = ".tree"
+_USUAL_FOLDERS: Final = ("content", "home", "home/user", "workspace")
+"""Where programs write without making them first, besides the data folder."""
 _NO_RIGHTS: Final = kernel_calls.MS_NOSUID | kernel_calls.MS_NODEV | kernel_calls.MS_NOEXEC
 # Any directory that every machine has: the new root is built over it, in a private mount namespace.
 _BASE: Final = "/usr"
@@ -74,6 +77,24 @@ def plan_temp(steps: SyscallList, path: str, *, size_bytes: int, files: int) -> 
     """The same as one of a fork's steps, for itself alone."""
     options = _temp_options(size_bytes, files, 0o700) + b"\0"
     steps.add("mount", b"tmpfs\0", path.encode() + b"\0", b"tmpfs\0", _NO_RIGHTS, options)
+
+
+def plan_root(steps: SyscallList, *, size_bytes: int, files: int) -> None:
+    """A root that the guest can write, under one limit with the data folder in it; links lead to the tree."""
+    places = [_TREE, *_USUAL_FOLDERS, os.path.dirname(DATA)[1:], DATA[1:]]
+    links = [name for name in sorted(os.listdir("/")) if f"/{name}" != os.path.dirname(DATA)]
+    options = _temp_options(size_bytes, files + len(places) + len(links), 0o755) + b"\0"
+    target = os.path.dirname(DATA).encode() + b"\0"
+    steps.add("mount", b"tmpfs\0", target, b"tmpfs\0", _NO_RIGHTS, options)
+    steps.add("chdir", target)
+    for path in places:
+        steps.make_folder(path)
+    for name in links:
+        steps.make_link(f"{_TREE}/{name}", name)
+    steps.add("pivot_root", b".\0", _TREE.encode() + b"\0")
+    # A mount of its own: a program that removes its folder, to make it anew, would lose its files.
+    data = DATA.encode() + b"\0"
+    steps.add("mount", data, data, 0, kernel_calls.MS_BIND, 0)
 
 
 def _temp_options(size_bytes: int, files: int, mode: int) -> bytes:

@@ -22,6 +22,7 @@ NEWNET: Final = 0x40000000
 MS_NOSUID: Final = 2
 MS_NODEV: Final = 4
 MS_NOEXEC: Final = 8
+MS_BIND: Final = 0x1000
 MS_PRIVATE_RECURSIVE: Final = 0x40000 | 0x4000
 
 CAP_SYS_ADMIN: Final = 21
@@ -324,6 +325,9 @@ class SyscallList:
 
     def make_folder(self, path: str) -> None:
         self.add("mkdirat", _AT_FDCWD, os.fsencode(path) + b"\0", 0o700)
+
+    def make_link(self, text: str, path: str) -> None:
+        self.add("symlinkat", os.fsencode(text) + b"\0", _AT_FDCWD, os.fsencode(path) + b"\0")
 
     def change_folder(self, path: str) -> None:
         self.add("chdir", os.fsencode(path) + b"\0")

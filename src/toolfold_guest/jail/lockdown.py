@@ -132,7 +132,7 @@ class Lockdown:
         temp, data = self._folders_of(folder)
         if self.has_tree:
             file_tree.plan_temp(steps, temp, size_bytes=limits["temp_bytes"], files=limits["data_files"])
-            file_tree.plan_temp(steps, data, size_bytes=limits["data_bytes"], files=limits["data_files"])
+            file_tree.plan_root(steps, size_bytes=limits["data_bytes"], files=limits["data_files"])
         else:
             steps.make_folder(temp)
             steps.make_folder(data)
@@ -152,7 +152,8 @@ class Lockdown:
         """Give up every right that a program must not have. There is no way back."""
         if "landlock" in self._layers:
             # Before the limits: the zygote has more files open for it than a guest may open.
-            self._ruleset.plan(steps, self._folders_of(folder))
+            # In a tree all of the guest's root: what lies below it and is not the guest's is mounted read-only.
+            self._ruleset.plan(steps, ("/",) if self.has_tree else self._folders_of(folder))
         # The data folder, which the host has by now, and Landlock's folders: only the guest's own socket is left.
         steps.close_from(DATA_FD)
         if "rlimits" in self._layers:

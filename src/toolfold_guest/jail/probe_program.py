@@ -4,6 +4,7 @@ Speaks the frames of `wire_format` with JSON inside: `{"text": ..., "names": {..
 `{"result": ...}` or `{"error": "<type>: <message>"}` out.
 """
 
+import builtins
 import json
 import os
 import socket
@@ -32,7 +33,7 @@ def main(fd: int) -> NoReturn:
 
 
 def _run(text: str, names: dict[str, Any]) -> dict[str, Any]:
-    names = {"__name__": "__main__", **names}
+    names = {"__name__": "__main__", "__builtins__": builtins, **names}
     try:
         exec(compile(text, "<probe>", "exec"), names)  # noqa: S102  # what it is for; the jail holds it
         return {"result": names.get("result")}

@@ -63,7 +63,8 @@ _X86_64: Final = Machine(
     tkill=200 futex=202 fadvise64=221 tgkill=234 prlimit64=302 preadv2=327 pwritev2=328 clone3=435
     """),
     setup=_numbers("""
-    sendmsg=46 recvmsg=47 capset=126 setrlimit=160 mount=165 unshare=272 setns=308 seccomp=317 pidfd_open=434
+    sendmsg=46 recvmsg=47 capset=126 pivot_root=155 setrlimit=160 mount=165 unshare=272 setns=308 seccomp=317
+    pidfd_open=434
     landlock_create_ruleset=444 landlock_add_rule=445 landlock_restrict_self=446
     """),
     own=_numbers("""
@@ -101,7 +102,8 @@ _AARCH64: Final = Machine(
     getsockopt=209 clone=220 fadvise64=223 madvise=233 prlimit64=261 preadv2=286 pwritev2=287 clone3=435
     """),
     setup=_numbers("""
-    mount=40 capset=91 unshare=97 setrlimit=164 sendmsg=211 recvmsg=212 setns=268 seccomp=277 pidfd_open=434
+    mount=40 pivot_root=41 capset=91 unshare=97 setrlimit=164 sendmsg=211 recvmsg=212 setns=268 seccomp=277
+    pidfd_open=434
     landlock_create_ruleset=444 landlock_add_rule=445 landlock_restrict_self=446
     """),
     own=_numbers("""

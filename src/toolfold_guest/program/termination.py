@@ -119,6 +119,26 @@ def hints_of(habits: Habits, notes: list[str]) -> list[str]:
     return hints
 
 
+_WRITES_OUTSIDE = re.compile(r"""["'](?:/(?!mnt/data|tmp/|dev/)|\.\./)""")
+_NOT_SEARCHED = frozenset({"/.tree", "/mnt/data"})
+
+
+def may_write_outside(text: str) -> bool:
+    return _WRITES_OUTSIDE.search(text) is not None
+
+
+def hint_at_files_outside() -> list[str]:
+    """At most one, naming a few files that no caller gets."""
+    files: list[str] = []
+    # Without a tree of its own, a guest can write nowhere else.
+    for folder, folders, names in os.walk("/") if os.path.isdir("/.tree") else ():
+        folders[:] = [name for name in folders if os.path.join(folder, name) not in _NOT_SEARCHED]
+        files += [os.path.join(folder, name) for name in names]
+    more = f" and {len(files) - MOST_NOTES} more" if len(files) > MOST_NOTES else ""
+    texts = ", ".join(map(repr, sorted(files)[:MOST_NOTES]))
+    return [f"only files in /mnt/data, the working directory, are returned, not {texts}{more}"] if files else []
+
+
 def unmade_calls(habits: Habits) -> list[str]:
     """Calls that the program wrote and reached, and that nothing awaited or used."""
     calls = list(habits.unmade)

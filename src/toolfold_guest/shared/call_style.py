@@ -6,7 +6,6 @@ The answer decides what the bare name of a tool is. Pure text and trees in, word
 import ast
 import keyword
 import re
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final, Literal, NamedTuple
 
@@ -140,9 +139,13 @@ def parallel_hints(in_place: Mapping[str, int]) -> list[str]:
 
 def describe_calls(calls: Iterable[tuple[str, int]]) -> list[str]:
     """Calls by name and line, for a reader, in the order of the lines."""
+    # Not a `Counter`: that asks `collections.abc`, whose builtins are the program's.
+    counts: dict[tuple[str, int], int] = {}
+    for call in calls:
+        counts[call] = counts.get(call, 0) + 1
     return [
         f"{name}(...)" + (f" at line {line}" if line else "") + (f" ({count} times)" if count > 1 else "")
-        for (name, line), count in sorted(Counter(calls).items(), key=lambda entry: entry[0][1])
+        for (name, line), count in sorted(counts.items(), key=lambda entry: entry[0][1])
     ]
 
 

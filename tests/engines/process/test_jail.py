@@ -29,7 +29,9 @@ result = {
         seen = await answer(one, text)
 
     root = set(seen.pop("root"))
-    assert root - {"lib", "lib32", "lib64"} == {"dev", "etc", "mnt", "py", "tmp", "usr"}
+    assert root - {"lib", "lib32", "lib64"} == {
+        ".tree", "content", "dev", "etc", "home", "mnt", "py", "tmp", "usr", "workspace",
+    }  # fmt: skip
     assert seen == {
         "cwd": "/mnt/data",
         "data": [],
@@ -40,8 +42,8 @@ result = {
         "pid": 1,
         "host": "sandbox",
         "environment": [
-            "ARROW_DEFAULT_MEMORY_POOL", "HOME", "LC_ALL", "MKL_NUM_THREADS", "MPLBACKEND", "MPLCONFIGDIR",
-            "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "TZ",
+            "ARROW_DEFAULT_MEMORY_POOL", "HOME", "JOBLIB_MULTIPROCESSING", "LC_ALL", "MKL_NUM_THREADS", "MPLBACKEND", "MPLCONFIGDIR",
+            "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "TZ", "XDG_DATA_DIRS",
         ],
         "exit": True,
         "argv": [""],
@@ -135,17 +137,18 @@ result = list(caps)
         assert await answer(one, text) == [0] * 6
 
 
-async def test_the_tree_is_read_only_and_the_two_folders_execute_nothing() -> None:
+async def test_the_tree_is_read_only_and_the_own_folders_execute_nothing() -> None:
     text = """
 import os
-result = {path: os.statvfs(path).f_flag & 15 for path in ("/", "/py/lib", "/usr/lib", "/tmp", "/mnt/data")}
+result = {path: os.statvfs(path).f_flag & 15 for path in ("/", "/.tree", "/py/lib", "/usr/lib", "/tmp", "/mnt/data")}
 """
     read_only, nosuid, nodev, noexec = 1, 2, 4, 8
     async with guest() as one:
         seen = await answer(one, text)
 
     assert seen == {
-        "/": read_only | nosuid | nodev,
+        "/": nosuid | nodev | noexec,
+        "/.tree": read_only | nosuid | nodev,
         "/py/lib": read_only | nosuid | nodev,
         "/usr/lib": read_only | nosuid | nodev,
         "/tmp": nosuid | nodev | noexec,
