@@ -1,7 +1,9 @@
 """Calls without `await`: when they are made, what runs at once, and what the program is told."""
 
 import asyncio
+import sys
 from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -298,3 +300,35 @@ async def test_a_call_is_its_value_in_code_that_is_written_in_c(
 
     assert (outcome.problem, outcome.stdout) == (None, expected.stdout)
     assert desk.order == [("word", "7"), ("get", "z")]
+
+
+async def test_monty_names_a_call_that_nothing_awaits_in_the_end(desk: Desk) -> None:
+    async with Runtime(tools=[DESK.tool("put", read_only=False)], engine="monty") as runtime:
+        outcome = await runtime.run(
+            "calls = [put('a')]\nprint(1)\ncalls.append(put('b'))\nif not calls:\n    await calls[0]"
+        )
+
+    assert (outcome.status, outcome.stdout, desk.order) == ("finished", "1\n", [])
+    assert outcome.unmade_line == "not made: put(...) (2 times) were never awaited"
+
+
+async def test_a_session_names_a_call_once_and_a_later_program_can_await_it(runtime: Runtime, desk: Desk) -> None:
+    first = await runtime.run("calls = {'a': put('a'), 'b': put('b')}\nawait calls['a']", session="s", keep_names=True)
+    second = await runtime.run("await get('c')\nprint((await calls['b'])['key'])", session="s", keep_names=True)
+
+    assert (first.unmade_calls, second.unmade_calls, second.stdout) == (("put(...) at line 1",), (), "b\n")
+    assert desk.order == [("put", "a"), ("get", "c"), ("put", "b")]
+
+
+async def test_the_command_line_names_a_call_that_was_not_made_in_its_first_line(tmp_path: Path) -> None:
+    (tmp_path / "mail.py").write_text("async def send_email(to: str) -> str:\n    return to\n")
+    (tmp_path / "program.py").write_text(
+        "options = {'a': send_email('ann'),\n           'b': send_email('bob')}\nprint(await options['b'])\n"
+    )
+    command = [sys.executable, "-m", "toolfold", "run", "program.py", "--tools", "mail.py"]
+
+    process = await asyncio.create_subprocess_exec(*command, cwd=tmp_path, stdout=-1, stderr=-1)
+    stdout, stderr = await process.communicate()
+
+    assert (process.returncode, stdout) == (0, b"bob\n")
+    assert stderr.decode().splitlines()[0] == "toolfold: not made: send_email(...) at line 1 was never awaited"

@@ -53,7 +53,7 @@ class OutcomeViews:
     def unmade_line(self) -> str:
         """The calls that were not made, in a sentence; empty if there are none."""
         calls: Sequence[str] = getattr(self, "unmade_calls")  # noqa: B009  # a field of the class that inherits this
-        verb = "was" if len(calls) == 1 else "were"
+        verb = "was" if len(calls) == 1 and not calls[0].endswith("times)") else "were"
         return f"not made: {', '.join(calls)} {verb} never awaited" if calls else ""
 
     def _repr_html_(self) -> str:

@@ -20,6 +20,7 @@ from tests.corpora import docstrings, function_calls, packages, standard_tests, 
 from tests.corpora.case import Case
 from tests.corpora.half_awaited import measure as measure_twins
 from tests.corpora.judge import judge
+from tests.corpora.kept_coroutines import measure as measure_kept
 from tests.corpora.report import lines
 from tests.corpora.results import Results, tree
 from tests.corpora.run import row, run_case
@@ -71,6 +72,7 @@ def main() -> None:
         first = int(time.time()) * 1000
         for forgets_own in (False, True):
             wrong += asyncio.run(measure_twins(range(first, first + (wish.most or TWINS)), forgets_own=forgets_own))
+        wrong += asyncio.run(measure_kept(range(first, first + (wish.most or TWINS))))
     sys.exit(1 if wrong else 0)
 
 

@@ -409,7 +409,7 @@ async def measure(seeds: range, *, forgets_own: bool, shows: bool = True) -> int
                 print(f"seed {seed} differs: {reason}")
                 if shows:
                     print(pair.half)
-    print(f"{len(seeds)} half-awaited programs, {wrong} wrong")
+    print(f"{len(seeds)} half-awaited programs{' (own functions, too)' if forgets_own else ''}, {wrong} wrong")
     return wrong
 
 

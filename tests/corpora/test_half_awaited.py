@@ -1,14 +1,11 @@
 """A part of the half-awaited programs of `make test NAME=corpora`, and programs that choose among coroutines."""
 
-import ast
-import asyncio
-import warnings
 from collections.abc import AsyncIterator
-from typing import Any
 
 import pytest
 import pytest_asyncio
 
+from tests.corpora import kept_coroutines
 from tests.corpora.half_awaited import Service, arena, compare, twins
 from toolfold.runtime import Runtime
 
@@ -65,27 +62,15 @@ async def test_a_half_awaited_program_has_the_effects_of_its_awaited_twin(
 async def test_a_program_that_chooses_among_coroutines_makes_the_calls_that_python_makes(
     text: str, tools: Arena
 ) -> None:
-    runtime, service = tools
-    expected = await asyncio.to_thread(_entries_in_cpython, text)
-    service.clear()
+    difference = await kept_coroutines.compare(text, *tools)
 
-    outcome = await runtime.run(text)
-
-    assert (outcome.status, service.entries) == ("finished", expected)
+    assert difference == ""
 
 
-def _entries_in_cpython(text: str) -> list[tuple[str, Any]]:
-    service = Service()
-    names: dict[str, Any] = {"print": lambda *_: None}
-    for tool in service.tools():
-        names[tool.spec.name] = lambda key, call=tool.call: call({"key": key})
-    code = compile(text, "<program>", "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+@pytest.mark.parametrize("start", range(0, 80, 20))
+async def test_a_program_that_keeps_a_coroutine_awaits_it_as_python_does(start: int, tools: Arena) -> None:
+    texts = [text for seed in range(start, start + 20) if (text := kept_coroutines.program(seed)) is not None]
 
-    async def run() -> None:
-        await eval(code, names)
+    differences = {text: await kept_coroutines.compare(text, *tools) for text in texts}
 
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", RuntimeWarning)  # what is not chosen is never awaited
-        asyncio.run(run())
-        names.clear()
-    return service.entries
+    assert {text: difference for text, difference in differences.items() if difference} == {}

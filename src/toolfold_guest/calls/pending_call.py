@@ -25,6 +25,7 @@ from typing import Any
 
 from toolfold_guest.program.compiler import FILENAME
 
+MOST_OBJECTS = 1_000_000  # a look at so many takes 50 ms
 NEW, RUNNING, DONE, FAILED, CLOSED = range(5)
 
 _ASKS_FOR_AWAITABLES = frozenset({"asyncio", "inspect", "types", "functools", "contextlib", "concurrent", "typing"})
@@ -276,7 +277,8 @@ def unmade() -> list[tuple[str, int]]:
     """Name and line of calls and coroutines that still exist and that nothing has asked for."""
     # Those that were dropped have reported themselves; these are still referred to somewhere.
     calls = []
-    for candidate in _get_objects():
+    objects = _get_objects()
+    for candidate in objects if len(objects) <= MOST_OBJECTS else ():
         if type(candidate) is PendingCall and candidate._toolfold_state == NEW:
             origin: Any = candidate._toolfold_maker.name, candidate._toolfold_maker.line
         elif type(candidate) is types.CoroutineType:

@@ -137,7 +137,10 @@ def _leaving(statement: ast.Return) -> ast.stmt:
 
 def _rewrite_calls(tree: ast.Module, tools: Collection[str], reading: Collection[str]) -> None:
     """Calls that nothing can await are made where they stand; those that something may await, when it needs them."""
-    flow = CallFlow(tree, tools)
+    try:
+        flow = CallFlow(tree, tools)
+    except RecursionError:
+        return  # an expression too deep to follow: each call is made when it is needed
     wrapped: dict[ast.AST, str] = {
         node: AWAIT_NAME if is_async else VALUE_NAME for node, is_async in flow.sites_in_place()
     }

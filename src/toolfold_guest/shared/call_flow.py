@@ -13,10 +13,11 @@ import ast
 from collections.abc import Container, Iterator
 from typing import Any, Final
 
+from toolfold_guest.shared.flow_calls import CONTAINER_METHODS
 from toolfold_guest.shared.flow_graph import Box, FlowValue
 from toolfold_guest.shared.flow_syntax import SyntaxFlow
 
-_DISPLAYS: Final = (ast.List, ast.Tuple, ast.Set, ast.Dict)
+_DISPLAYS: Final = (ast.List, ast.Tuple, ast.Set, ast.Dict, ast.BinOp, ast.ListComp, ast.DictComp)
 _C_METHODS: Final = frozenset({"join", "write", "writelines", "writerow", "writerows", "execute", "executemany"})
 _C_MODULES: Final = frozenset(
     {"re", "math", "statistics", "decimal", "Decimal", "fractions", "Fraction", "datetime", "date", "timedelta", "time",
@@ -66,11 +67,12 @@ class CallFlow(SyntaxFlow):
 
     def lists(self, names: Container[str]) -> Iterator[tuple[ast.ListComp, bool]]:
         """List comprehensions of nothing but calls of these tools, and whether something may await them."""
+        sites = {value.node for value in self._pending}
         for node in self._comprehensions:
             call = node.elt
             if isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.func.id in names:
                 others = [value for value in self._pending if value.node is call]
-                inner = [part for part in ast.walk(node) if isinstance(part, ast.Await) or part in self._pending_sites]
+                inner = [part for part in ast.walk(node) if isinstance(part, ast.Await) or part in sites]
                 if others and inner == [call]:
                     yield node, any(map(self._may_be_awaited, others))
 
@@ -91,7 +93,8 @@ class CallFlow(SyntaxFlow):
     def dropped(self) -> Iterator[ast.Expr]:
         """Statements that are only an expression, with calls that something else may await."""
         for statement in self._statements:
-            if any(self._holds_call(value) for value in self._cells[statement.value].values):
+            is_method = getattr(getattr(statement.value, "func", None), "attr", "") in CONTAINER_METHODS
+            if not is_method and any(map(self._holds_call, self._cells[statement.value].values)):
                 yield statement
 
     def value_uses(self) -> Iterator[ast.expr]:
@@ -100,16 +103,13 @@ class CallFlow(SyntaxFlow):
             function = node.func
             is_method = isinstance(function, ast.Attribute) and function.attr in _C_METHODS
             if is_method or _root_name(function) in _C_MODULES:
-                for expression, (_, cell) in zip(_argument_nodes(node), site.arguments, strict=True):
+                expressions = [*node.args, *(keyword.value for keyword in node.keywords)]
+                for expression, (_, cell) in zip(expressions, site.arguments, strict=True):
                     if any(map(self._holds_call, cell.values)):
                         yield expression
         for subject in self._subjects:
-            if any(map(self._holds_call, self._cells[subject].values)):
+            if any(value in self._pending and self._holds_call(value) for value in self._cells[subject].values):
                 yield subject
-
-    @property
-    def _pending_sites(self) -> set[Any]:
-        return {value.node for value in self._pending}
 
     def _calls_by(self, reference: Any) -> list[FlowValue]:
         return [value for value in self._pending if value.other is reference]
@@ -120,7 +120,7 @@ class CallFlow(SyntaxFlow):
     def _is_synchronous(self, reference: Any) -> bool:
         """Attributes of `tools` are synchronous unless the compiler makes them something else."""
         return isinstance(reference, ast.Attribute) or (
-            isinstance(reference, ast.Call) and _called(reference) == "getattr"
+            isinstance(reference, ast.Call) and getattr(reference.func, "id", "") == "getattr"
         )
 
     def _holds_call(self, value: Any) -> bool:
@@ -136,18 +136,14 @@ class CallFlow(SyntaxFlow):
         return False
 
     def _call_unknown(self) -> None:
-        """Calls of what nothing is known of, until nothing more is learned from them."""
-        waiting = [site for _, site in self._sites.values()]
-        while waiting:
-            unknown = [site for site in waiting if not self._cells[site.node.func].values]
-            waiting = [site for site in waiting if self._cells[site.node.func].values] if unknown else []
-            for site in unknown:
-                if site.receiver is None:
-                    self._apply(FlowValue("unknown"), site)
-                elif not site.receiver.values:
-                    name = site.node.func.attr  # type: ignore[attr-defined]  # an attribute has a receiver
-                    self._call_method_of(Box(self._work), name, site)
-            self._settle()
+        """Calls of what nothing is known of."""
+        for site in [site for _, site in self._sites.values() if not self._cells[site.node.func].values]:
+            if site.receiver is None:
+                self._apply(FlowValue("unknown"), site)
+            elif not site.receiver.values:
+                name = site.node.func.attr  # type: ignore[attr-defined]  # an attribute has a receiver
+                self._call_method_of(Box(self._work), name, site)
+        self._settle()
 
     def _keep_choices(self) -> None:
         """Where one of the calls in a container or among arguments may be awaited, the program chooses among them."""
@@ -161,14 +157,6 @@ class CallFlow(SyntaxFlow):
             calls = [value for value in values if value in self._pending]
             if any(map(self._may_be_awaited, calls)):
                 self._awaited.update(dict.fromkeys(calls))
-
-
-def _argument_nodes(node: ast.Call) -> list[ast.expr]:
-    return [*node.args, *(keyword.value for keyword in node.keywords)]
-
-
-def _called(node: ast.Call) -> str:
-    return node.func.id if isinstance(node.func, ast.Name) else ""
 
 
 def _root_name(node: ast.expr) -> str:

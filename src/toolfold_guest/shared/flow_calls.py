@@ -24,10 +24,12 @@ _LIBRARIES: Final = frozenset(
 _BUILTINS: Final = frozenset(dir(builtins))
 _DECORATORS: Final = frozenset({"functools", "dataclasses", "collections", "contextlib", "typing", "enum", "abc"})
 """Modules that keep functions, and call none at once."""
+_CHANGING: Final = frozenset({"heapq", "bisect", "operator"})
+"""Modules that put an argument into the first one."""
 _INVOKERS: Final = frozenset({"map", "filter", "sorted", "min", "max", "iter"})
 _PLAIN_RESULTS: Final = frozenset(
     {"print", "len", "str", "repr", "int", "float", "bool", "format", "round", "abs", "isinstance", "hash", "ord",
-     "chr", "range", "any", "all", "type", "open", "input", "hasattr", "issubclass", "bytes"}
+     "chr", "range", "any", "all", "open", "input", "hasattr", "issubclass", "bytes"}
 )  # fmt: skip
 """Builtins that give nothing back of what they are given."""
 _STORING: Final = frozenset(
@@ -56,9 +58,7 @@ class CallBinding(FlowGraph):
             return
         match value.kind:
             case "reference":
-                call = FlowValue("pending", site.node if site.node in self._sites else None, value.node)
-                self._pending[call] = None
-                site.result.add(call)
+                site.result.add(self._call("pending", site.node, value.node))
             case "function":
                 self._pass(value, site)
             case "class":
@@ -73,8 +73,6 @@ class CallBinding(FlowGraph):
                 site.result.add(value)
             case "future":
                 value.node.read(site.result.add)
-            case "coroutine":
-                pass
 
     def _pass(self, value: FlowValue, site: Site) -> None:
         """Arguments to the parameters of a function of the program, and what it gives back."""
@@ -96,19 +94,16 @@ class CallBinding(FlowGraph):
                 position += 1
             for target in targets:
                 cell.read(target.add)
-        self._give_result(value.node, site.result, site.node if site.node in self._sites else None)
+        self._give_result(value.node, site.result, site.node)
 
     def _give_result(self, node: Any, result: Cell, site: ast.Call | None) -> None:
         scope = self._scopes[node]
-        self._callers.setdefault(node, {})[site] = None
-        assert scope.returns is not None
+        self._callers.setdefault(node, {})[site if site in self._sites else None] = None
         if scope.yields is not None:
             result.add(scope.yields)
             scope.returns.read(scope.yields.any_key.add)
         elif isinstance(node, ast.AsyncFunctionDef):
-            call = FlowValue("coroutine", site, node)
-            self._pending[call] = None
-            result.add(call)
+            result.add(self._call("coroutine", site, node))
         else:
             scope.returns.read(result.add)
 
@@ -117,9 +112,7 @@ class CallBinding(FlowGraph):
         if isinstance(method, Box):
             return
         if method.kind == "reference":
-            call = FlowValue("pending", None, method.node)
-            self._pending[call] = None
-            result.add(call)
+            result.add(self._call("pending", None, method.node))
         elif method.kind == "function":
             for argument in parameters_of(method.node.args):
                 for cell in cells:
@@ -142,20 +135,17 @@ class CallBinding(FlowGraph):
     def _create(self, node: ast.ClassDef, site: Site) -> None:
         instance = FlowValue("instance", node)
         site.result.add(instance)
-        methods = [
-            part for part in node.body if isinstance(part, ast.FunctionDef) and part.name in ("__init__", "__new__")
-        ]
+        methods = [part for part in node.body if isinstance(part, ast.FunctionDef) and part.name == "__init__"]
+        for part in methods:
+            for parameter in parameters_of(part.args)[:1]:
+                self._scopes[part].cells[parameter.arg].add(instance)
+            self._pass(FlowValue("function", part, 1), site._replace(result=self._cell()))
         if methods:
-            for part in methods:
-                parameters = parameters_of(part.args)
-                if parameters:
-                    self._scopes[part].cells[parameters[0].arg].add(instance)
-                self._pass(FlowValue("function", part, 1), site._replace(result=self._cell()))
             return
         box = self._box(site.node)
         site.result.add(box)
         for _, cell in site.arguments:
-            cell.read(box.any_key.add)
+            self._spread(cell, box.any_key)  # it may be a container itself
         cells = [site.result, *(cell for _, cell in site.arguments)]
         for name in ("__init__", "__post_init__"):
             self._attribute(name).read(lambda method: self._pass_all(method, cells, self._cell()))
@@ -172,7 +162,7 @@ class CallBinding(FlowGraph):
         if value.is_queue and name in ("get", "join"):
             site.result.add(FlowValue("future", value.everything if name == "get" else self._cell()))
             return
-        if name not in _PLAIN_METHODS and not value.is_queue:
+        if name not in _PLAIN_METHODS and not (value.is_queue and name == "put"):
             value.everything.read(site.result.add)
             box = self._box(site.node, is_nested=True)
             site.result.add(box)
@@ -214,13 +204,19 @@ class CallBinding(FlowGraph):
             box.any_key.add(FlowValue("reference", site.node))
             for cell in list(self._module.cells.values()):
                 cell.read(box.any_key.add)
-        elif root not in _ASYNC_MODULES:
+        elif root not in _ASYNC_MODULES or last == "SimpleNamespace":
+            if root in _CHANGING:
+                for cell in cells[1:]:
+                    self._store(cells[0], cell)
             self._call_plain(site, cells, invokes=name not in _BUILTINS - _INVOKERS and root not in _DECORATORS)
-        elif last in _THREADS:
+        else:
+            self._call_async(last, site, cells)
+
+    def _call_async(self, last: str, site: Site, cells: list[Cell]) -> None:
+        """A function of `asyncio` and its like."""
+        if last in _THREADS:
             self._call_plain(site._replace(result=(results := self._cell())), cells)
-            inner = self._cell()
-            self._items(results, into=inner)
-            site.result.add(FlowValue("future", inner))
+            site.result.add(FlowValue("future", self._items(results)))
         elif last in _GATHERERS:
             self._gather(last, site, cells)
         elif last in _QUIET_ASYNC:
@@ -235,31 +231,22 @@ class CallBinding(FlowGraph):
         results = self._cell()
         for cell in cells:
             self._await_deeply(cell, results)
-        box = self._box(site.node)
         if name in _RUNNERS:
             results.read(site.result.add)
-        elif name == "as_completed":
-            box.any_key.add(FlowValue("future", results))
-            site.result.add(box)
-        elif name == "wait":
-            box.any_key.add(box)
-            box.any_key.add(FlowValue("future", results))
-            whole = self._cell()
-            whole.add(box)
-            site.result.add(FlowValue("future", whole))
-        elif name == "gather":
+            return
+        box = self._box(site.node, is_nested=name == "wait")
+        whole = self._cell()
+        whole.add(box)
+        if name == "gather":
             results.read(box.any_key.add)
-            whole = self._cell()
-            whole.add(box)
-            site.result.add(FlowValue("future", whole))
         else:
-            site.result.add(FlowValue("future", results))
+            box.any_key.add(FlowValue("future", results))
+        if name == "as_completed":
+            site.result.add(box)
+        else:
+            site.result.add(FlowValue("future", whole if name in ("gather", "wait") else results))
 
     def _get_attribute(self, site: Site) -> None:
-        if not site.arguments:
-            return
-        receiver = site.arguments[0][1]
-
         def read(value: Any) -> None:
             if isinstance(value, Box):
                 value.everything.read(site.result.add)
@@ -268,19 +255,19 @@ class CallBinding(FlowGraph):
             elif value.kind in ("unknown", "library"):
                 site.result.add(FlowValue("unknown"))
 
-        receiver.read(read)
+        for _, cell in site.arguments[:1]:
+            cell.read(read)
         for name in self._own_attributes:
             self._attribute(name).read(site.result.add)
         for _, cell in site.arguments[2:]:
             cell.read(site.result.add)
 
 
-def library_value(path: str, *, is_name: bool = False) -> FlowValue:
+def library_value(path: str) -> FlowValue:
     """What a name stands for that the program does not define."""
     root = path.partition(".")[0]
-    if root in sys.stdlib_module_names or root in _LIBRARIES or root in _ASYNC_MODULES or root in _BUILTINS:
-        return FlowValue("library", path)
-    return FlowValue("unknown", root if is_name else path)
+    is_library = root in sys.stdlib_module_names or root in _LIBRARIES or root in _ASYNC_MODULES or root in _BUILTINS
+    return FlowValue("library" if is_library else "unknown", path)
 
 
 def parameters_of(arguments: ast.arguments) -> list[ast.arg]:

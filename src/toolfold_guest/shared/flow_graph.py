@@ -2,7 +2,9 @@
 
 import ast
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
+
+MOST_STEPS: Final = 200_000
 
 
 class FlowValue(NamedTuple):
@@ -60,11 +62,10 @@ class Scope:
 
     __slots__ = ("cells", "is_async", "is_class", "node", "parent", "returns", "yields")
 
-    def __init__(self, parent: "Scope | None", cells: dict[str, Cell], *, is_async: bool) -> None:
-        self.parent, self.cells, self.is_async = parent, cells, is_async
+    def __init__(self, parent: "Scope | None", cells: dict[str, Cell], returns: Cell, *, is_async: bool) -> None:
+        self.parent, self.cells, self.returns, self.is_async = parent, cells, returns, is_async
         self.is_class = False
         self.node: ast.AST | None = None
-        self.returns: Cell | None = None
         self.yields: Box | None = None
 
     def find(self, name: str) -> Cell | None:
@@ -95,7 +96,7 @@ class FlowGraph:
         self._boxes: dict[ast.AST, Box] = {}
         self._attributes: dict[str, Cell] = {}
         self._scopes: dict[ast.AST, Scope] = {}
-        self._module = Scope(None, {}, is_async=True)
+        self._module = Scope(None, {}, self._cell(), is_async=True)
         self._sites: dict[ast.Call, tuple[bool, Site]] = {}
         """Calls, and whether they stand where `await` may."""
         self._callers: dict[ast.AST, dict[ast.Call | None, None]] = {}
@@ -104,6 +105,7 @@ class FlowGraph:
         """Calls of tools that are not made yet, and coroutines of the program's own functions."""
         self._awaited: dict[Any, None] = {}
         """What something may await."""
+        self._links: dict[Any, Cell] = {}
         self._all_awaited = False
         """The program does what is not followed here."""
         self._own_attributes: set[str] = set()
@@ -120,14 +122,24 @@ class FlowGraph:
                 box.any_key.add(box)
         return box
 
+    def _call(self, kind: str, site: ast.Call | None, callee: Any) -> FlowValue:
+        """A call that is not made yet: of a tool, or a coroutine of the program's own."""
+        call = FlowValue(kind, site if site in self._sites else None, callee)
+        self._pending[call] = None
+        return call
+
     def _attribute(self, name: str) -> Cell:
         return self._attributes.setdefault(name, self._cell())
 
     def _settle(self) -> None:
         work = self._work
-        while work:
+        for _ in range(MOST_STEPS):
+            if not work:
+                return
             reader, value = work.pop()
             reader(value)
+        self._all_awaited = True  # too much to follow: each call is made when it is needed
+        work.clear()
 
     def _items(self, cell: Cell, key: Any = None, into: Cell | None = None) -> Cell:
         """The items of whatever is in a cell."""
@@ -156,10 +168,11 @@ class FlowGraph:
         return self._box(call.other if call.node is None else call.node.func, is_nested=True)
 
     def _give_returns(self, method: Any, result: Cell) -> None:
-        if isinstance(method, Box) or method.kind != "function":
+        link = method, id(result)
+        if isinstance(method, Box) or method.kind != "function" or link in self._links:
             return
+        self._links[link] = result  # which keeps its id from being another's
         scope = self._scopes[method.node]
-        assert scope.returns is not None
         scope.returns.read(result.add)
         self._items(scope.returns, into=result)
         if scope.yields is not None:
@@ -192,16 +205,13 @@ class FlowGraph:
         cell.read(read)
 
     def _await(self, value: Any, results: Cell) -> None:
-        if isinstance(value, Box) or value.kind in ("instance", "unknown", "class", "library", "module"):
-            results.add(value)
-        elif value.kind == "future":
+        kind = "container" if isinstance(value, Box) else value.kind
+        if kind == "future":
             value.node.read(results.add)
-        elif value.kind == "coroutine":
+        elif kind == "coroutine":
             self._awaited[value] = None
-            returns = self._scopes[value.other].returns
-            assert returns is not None
-            returns.read(results.add)
-        elif value.kind == "pending":
+            self._scopes[value.other].returns.read(results.add)
+        elif kind == "pending":
             self._awaited[value] = None
             results.add(self._reply(value))
         else:
@@ -215,12 +225,8 @@ class FlowGraph:
         if isinstance(value, Box):
             value.everything.read(self._hand_out)
         elif value.kind == "function":
-            returns = self._scopes[value.node].returns
-            assert returns is not None
-            returns.read(self._hand_out)
+            self._scopes[value.node].returns.read(self._hand_out)
         elif value.kind == "reference":
-            call = FlowValue("pending", None, value.node)
-            self._pending[call] = None
-            self._awaited[call] = None
+            self._awaited[self._call("pending", None, value.node)] = None
         elif value.kind == "coroutine":
             self._await(value, self._cell())

@@ -1,7 +1,7 @@
 """Syntax of a program as a flow graph: what each statement and expression lets flow where."""
 
 import ast
-from collections.abc import Container, Iterable, Iterator
+from collections.abc import Container, Iterable
 from functools import partial
 from typing import Any, Final
 
@@ -46,7 +46,7 @@ class SyntaxFlow(CallBinding):
                                 self._own_attributes.add(name)
                                 if name.startswith("__") and name not in _KNOWN_METHODS:
                                     self._all_awaited = True
-                            case ast.AnnAssign(target=ast.Name(id=name)):
+                            case ast.AnnAssign(target=ast.Name(id=name)) | ast.Assign(targets=[ast.Name(id=name)]):
                                 self._own_attributes.add(name)
                 case ast.Attribute(attr=name, ctx=ast.Store()):
                     self._own_attributes.add(name)
@@ -85,8 +85,7 @@ class SyntaxFlow(CallBinding):
                     cell = self._expression(value)
                     if isinstance(self._scope.node, ast.FunctionDef):
                         self._returned[value] = self._scope.node
-                    if self._scope.returns is not None:
-                        cell.read(self._scope.returns.add)
+                    cell.read(self._scope.returns.add)
             case ast.FunctionDef() | ast.AsyncFunctionDef():
                 self._define(node)
             case ast.ClassDef():
@@ -175,9 +174,13 @@ class SyntaxFlow(CallBinding):
 
     def _extend(self, target: ast.expr, cell: Cell) -> None:
         """`target += cell`."""
-        items = self._items(cell)
-        load: Any = ast.copy_location(_loaded(target), target)
-        self._store(self._expression(load), items)
+        match target:
+            case ast.Name(id=name):
+                self._store(self._variable(name), self._items(cell))
+            case ast.Attribute(attr=name):
+                self._store(self._attribute(name), self._items(cell))
+            case ast.Subscript(value=receiver, slice=index):
+                self._store(self._items(self._expression(receiver), _constant(index)), self._items(cell))
         self._assign(target, cell)
 
     def _define(self, node: ast.FunctionDef | ast.AsyncFunctionDef) -> None:
@@ -193,31 +196,16 @@ class SyntaxFlow(CallBinding):
             site = Site(ast.Call(ast.Name("", ast.Load()), [], []), [("", cell)], result, None)
             decorator.read(partial(self._apply, site=site))
             cell = result
-        self._bind_name(node.name, cell)
+        cell.read(self._variable(node.name).add)
         if is_method and ("property" in names or "cached_property" in names):
-            returns = self._scopes[node].returns
-            assert returns is not None
-            returns.read(self._attribute(node.name).add)
-
-    def _bind_name(self, name: str, cell: Cell) -> None:
-        cell.read(self._variable(name).add)
-        if self._scope.is_class:
-            cell.read(self._attribute(name).add)
+            self._scopes[node].returns.read(self._attribute(node.name).add)
 
     def _function(self, node: Any, arguments: ast.arguments) -> None:
-        for default in (*arguments.defaults, *arguments.kw_defaults):
-            if default is not None:
-                self._expression(default)
         names = [argument.arg for argument in parameters_of(arguments)]
         body = node.body if isinstance(node.body, list) else [node.body]
-        scope = Scope(
-            self._scope,
-            {name: self._cell() for name in (*names, *_bindings(body))},
-            is_async=isinstance(node, ast.AsyncFunctionDef),
-        )
-        for name in _outer_names(body):
-            scope.cells.pop(name, None)
-        scope.returns, scope.node = self._cell(), node
+        cells = {name: self._cell() for name in (*names, *_bindings(body))}
+        scope = Scope(self._scope, cells, self._cell(), is_async=isinstance(node, ast.AsyncFunctionDef))
+        scope.node = node
         self._scopes[node] = scope
         self._bind_defaults(arguments, scope)
         for argument in (arguments.vararg, arguments.kwarg):
@@ -239,12 +227,13 @@ class SyntaxFlow(CallBinding):
         ]
         for argument, default in pairs:
             if default is not None:
-                self._cells[default].read(scope.cells[argument.arg].add)
+                self._expression(default).read(scope.cells[argument.arg].add)
 
     def _define_class(self, node: ast.ClassDef) -> None:
         for part in (*node.bases, *(keyword.value for keyword in node.keywords), *node.decorator_list):
             self._expression(part)
-        scope = Scope(self._scope, {name: self._cell() for name in _bindings(node.body)}, is_async=False)
+        cells = {name: self._cell() for name in _bindings(node.body)}
+        scope = Scope(self._scope, cells, self._cell(), is_async=False)
         scope.is_class = True
         outer, self._scope = self._scope, scope
         self._block(node.body)
@@ -288,7 +277,7 @@ class SyntaxFlow(CallBinding):
         elif node.id in self._tools:
             cell.add(FlowValue("reference", node))
         else:
-            cell.add(library_value(node.id, is_name=True))
+            cell.add(library_value(node.id))
 
     def _attribute_of(self, value: Any, node: ast.Attribute, cell: Cell) -> None:
         name = node.attr
@@ -317,19 +306,20 @@ class SyntaxFlow(CallBinding):
 
         def read(value: Any) -> None:
             is_method = not isinstance(value, Box) and value.kind == "function" and value.other == 1
-            if is_method and self._is_class(receiver):
+            is_bound = is_method and "classmethod" in map(_last_name, value.node.decorator_list)
+            if (
+                is_method
+                and not is_bound
+                and any(not isinstance(base, Box) and base.kind == "class" for base in receiver.values)
+            ):
                 value = FlowValue("function", value.node, 0)
             elif is_method:
-                parameters = parameters_of(value.node.args)
-                if parameters:
-                    receiver.read(self._scopes[value.node].cells[parameters[0].arg].add)
+                for parameter in parameters_of(value.node.args)[:1]:
+                    receiver.read(self._scopes[value.node].cells[parameter.arg].add)
             cell.add(value)
 
         if node.attr in self._own_attributes:
             self._attribute(node.attr).read(read)
-
-    def _is_class(self, receiver: Cell) -> bool:
-        return any(not isinstance(value, Box) and value.kind == "class" for value in receiver.values)
 
     def _on_await(self, node: ast.Await, cell: Cell) -> None:
         self._expression(node.value).read(lambda value: self._await(value, cell))
@@ -395,10 +385,8 @@ class SyntaxFlow(CallBinding):
         cell.add(box)
         outer = self._scope
         is_async = outer.is_async and not isinstance(node, ast.GeneratorExp)
-        self._scope = Scope(outer, {}, is_async=is_async)
-        for generator in node.generators:
-            for name in _names_in(generator.target):
-                self._scope.cells[name] = self._cell()
+        names = _bindings([generator.target for generator in node.generators])
+        self._scope = Scope(outer, {name: self._cell() for name in names}, outer.returns, is_async=is_async)
         for index, generator in enumerate(node.generators):
             inner, self._scope = self._scope, outer if index == 0 else self._scope
             items = self._items(self._expression(generator.iter))
@@ -443,10 +431,8 @@ class SyntaxFlow(CallBinding):
             self._expression(value).read(cell.add)
 
     def _on_namedexpr(self, node: ast.NamedExpr, cell: Cell) -> None:
-        value = self._expression(node.value)
-        value.read(cell.add)
-        scope = self._scope
-        value.read((scope.find(node.target.id) or self._variable(node.target.id)).add)
+        self._expression(node.value).read(cell.add)
+        cell.read(self._variable(node.target.id).add)
 
     def _on_starred(self, node: ast.Starred, cell: Cell) -> None:
         self._items(self._expression(node.value), into=cell)
@@ -468,6 +454,7 @@ class SyntaxFlow(CallBinding):
 def _bindings(body: Iterable[ast.AST]) -> set[str]:
     """The names that a block binds in its own scope."""
     names: set[str] = set()
+    outer_names: set[str] = set()
     waiting = list(body)
     while waiting:
         node = waiting.pop()
@@ -482,41 +469,16 @@ def _bindings(body: Iterable[ast.AST]) -> set[str]:
                 names.add(name)
             case ast.MatchMapping(rest=str(name)):
                 names.add(name)
-        if isinstance(node, _NEW_SCOPES):
-            continue
-        waiting += ast.iter_child_nodes(node)
-    return names
-
-
-def _outer_names(body: Iterable[ast.AST]) -> Iterator[str]:
-    waiting = list(body)
-    while waiting:
-        node = waiting.pop()
-        if isinstance(node, ast.Global | ast.Nonlocal):
-            yield from node.names
-        elif not isinstance(node, _NEW_SCOPES):
-            waiting += [child for child in ast.iter_child_nodes(node) if not isinstance(child, ast.expr)]
-
-
-def _names_in(target: ast.expr) -> list[str]:
-    return [node.id for node in ast.walk(target) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)]
+            case ast.Global(names=declared_names) | ast.Nonlocal(names=declared_names):
+                outer_names.update(declared_names)
+        if not isinstance(node, _NEW_SCOPES):
+            waiting += ast.iter_child_nodes(node)
+    return names - outer_names
 
 
 def _constant(node: ast.expr) -> Any:
     """A key that is written down; `None` for any other."""
     return node.value if isinstance(node, ast.Constant) and isinstance(node.value, str | int) else None
-
-
-def _loaded(target: ast.expr) -> ast.expr:
-    """The target of an assignment, read."""
-    match target:
-        case ast.Name(id=name):
-            return ast.Name(name, ast.Load())
-        case ast.Attribute(value=value, attr=name):
-            return ast.Attribute(value, name, ast.Load())
-        case ast.Subscript(value=value, slice=index):
-            return ast.Subscript(value, index, ast.Load())
-    return target
 
 
 def _last_name(node: ast.expr) -> str:
