@@ -12,6 +12,7 @@ from toolfold.config import Config, parse_config
 from toolfold.config.build import runtime_settings
 from toolfold.errors import UsageError
 from toolfold.models import Call, Reply, ToolSpec
+from toolfold.runtime import Runtime
 from toolfold.tools.policy import Policy
 from toolfold.tools.router import Caller
 from toolfold.tools.router_steps import wrappers
@@ -169,3 +170,88 @@ def test_the_page_names_every_step_of_a_call() -> None:
 
     assert of_the_router < named
     assert len(named - of_the_router) == len(wrappers()), named
+
+
+# --- conditions --------------------------------------------------------------------------------
+
+
+def at_most_ten(call: Call, context: CallContext) -> bool | str:
+    return call.arguments["n"] <= 10 or context.tenant == "boss" or "more than 10"
+
+
+async def at_most_ten_later(call: Call, context: CallContext) -> bool | str:
+    return at_most_ten(call, context)
+
+
+@pytest.mark.parametrize("when", [at_most_ten, at_most_ten_later, {"x": at_most_ten}])
+async def test_a_condition_decides_by_arguments_and_tenant(when: Any) -> None:
+    call = Planned("done")
+    router = router_of(made(call, input_schema=SCHEMA), policy=Policy(when=when))
+    boss = CallContext(tenant="boss")
+
+    replies = [
+        await serve(router, n=10),
+        await serve(router, n=11),
+        await serve(router, caller="direct", n=11),
+        await serve_in(boss, router, n=11),
+        await serve(router, n="bad"),
+    ]
+
+    assert [reply.error for reply in replies][:4] == [
+        None, "'x' was refused: more than 10", "'x' was refused: more than 10", None,
+    ]  # fmt: skip
+    assert replies[4].error is not None
+    assert "refused" not in replies[4].error
+    assert call.calls == 2
+
+
+@pytest.mark.parametrize(
+    ("answer", "error"),
+    [
+        (True, None),
+        (False, "'x' was refused by its condition"),
+        (None, "'x' was refused by its condition"),
+        ("", "'x' was refused by its condition"),
+        ("not today", "'x' was refused: not today"),
+        (1, "'x' was refused by its condition"),
+        (ValueError("/srv/secret"), "'x' was not called: its condition failed"),
+    ],
+)
+async def test_only_a_true_answer_permits_the_call(answer: Any, error: str | None) -> None:
+    def when(_call: Call, _context: CallContext) -> Any:
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    call = Planned("done")
+    reply = await serve(router_of(made(call), policy=Policy(when=when)))
+
+    assert (reply.error, call.calls) == (error, int(error is None))
+
+
+async def test_a_condition_is_asked_again_for_arguments_that_the_approver_wrote() -> None:
+    async def approve(_call: Call, _spec: ToolSpec) -> Decision:
+        return Decision(approved=True, arguments={"n": 99})
+
+    call = Planned("done")
+    router = router_of(made(call, input_schema=SCHEMA), policy=Policy(ask=["x"], when=at_most_ten))
+
+    reply = await serve_in(CallContext(approve=approve), router, n=1)
+
+    assert (reply.error, call.calls) == ("'x' was refused: more than 10", 0)
+
+
+async def test_search_is_not_asked_about_and_a_tool_of_another_pattern_neither() -> None:
+    def never(_call: Call, _context: CallContext) -> bool:
+        return False
+
+    def fine() -> str:
+        """Fine."""
+        return "fine"
+
+    async with Runtime([fine], policy=Policy(when=never)) as runtime:
+        everywhere = await runtime.run("print((await search_tools(query='fine'))[0]['name'])\nawait fine()")
+    async with Runtime([fine], policy=Policy(when={"other": never})) as runtime:
+        elsewhere = await runtime.run("print(await fine())")
+
+    assert (everywhere.stdout, everywhere.status, elsewhere.stdout) == ("fine\n", "failed", "fine\n")

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 from toolfold.lazy_exports import lazy_exports
 from toolfold.tools.catalog import Catalog
-from toolfold.tools.router import Router
+from toolfold.tools.router import CallRequest, Handler, Router
 from toolfold.tools.tool import Tool
 
 if TYPE_CHECKING:
@@ -15,8 +15,10 @@ if TYPE_CHECKING:
 __all__ = [
     "Breaker",
     "Cache",
+    "CallRequest",
     "Catalog",
     "Concurrency",
+    "Handler",
     "Index",
     "Retry",
     "Router",

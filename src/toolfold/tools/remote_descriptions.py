@@ -78,6 +78,9 @@ def _why_not(tool: Tool, policy: Policy, steps: Sequence[Wrapper]) -> str:
         "it is neither read-only nor idempotent, and a call whose node is lost is made again": not (
             spec.read_only or spec.idempotent
         ),
+        "a condition decides on its calls, which is asked where the runtime is": (
+            bool(policy.conditions(spec)) or _acts(Policy.condition_gate, tool, steps)
+        ),
         "its calls need approval, which is asked for where the runtime is": (
             policy.asks(spec) or _acts(approval, tool, steps)
         ),
@@ -132,8 +135,8 @@ def _owner(step: Wrapper) -> object:
 
 
 _STEPS: Final[tuple[Callable[..., object], ...]] = (
-    withholding, Policy.gate, checked, approval, budget, from_record, remembering, BreakerStep.wrap, RetryStep.wrap,
-    Concurrency.wrap, Learning.wrap,
+    withholding, Policy.gate, checked, Policy.condition_gate, approval, budget, from_record, remembering,
+    BreakerStep.wrap, RetryStep.wrap, Concurrency.wrap, Learning.wrap,
 )  # fmt: skip
 """Steps that nodes make for themselves, and those that `_why_not` asks: a new one is refused until it is among them."""
 _KNOWN: Final = frozenset(map(_maker, _STEPS))

@@ -19,7 +19,7 @@ import os
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final, Literal, TypeAlias
+from typing import Any, Final, Literal, TypeAlias, TypedDict, Unpack
 
 import msgspec
 
@@ -48,6 +48,16 @@ _log: Final = logging.getLogger("toolfold.tools")
 _calls: Final = logging.getLogger("toolfold.calls")
 
 
+class MetaKeywords(TypedDict, total=False):
+    """Fields of `ReplyMeta`."""
+
+    attempts: int
+    cached: bool
+    breaker: str
+    from_record: bool
+    arguments: Mapping[str, Value] | None
+
+
 @dataclass(slots=True)
 class CallRequest:
     """Call on its way to the tool."""
@@ -64,8 +74,7 @@ class CallRequest:
     recorded: Reply | None = None
     """The reply of an earlier execution, in place of a call of the tool."""
 
-    # Any: each field of `ReplyMeta` has its own type.
-    def note(self, **changes: Any) -> None:
+    def note(self, **changes: Unpack[MetaKeywords]) -> None:
         """Say in the reply how it came about."""
         self.meta = replace(self.meta or ReplyMeta(), **changes)
 

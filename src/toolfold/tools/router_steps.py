@@ -60,6 +60,7 @@ def approval(policy: Policy) -> Wrapper:
                 # The steps after this one remember calls by what was approved, not by what was asked.
                 request.call = msgspec.structs.replace(request.call, arguments=edited)
                 request.note(arguments=edited)
+                await policy.check_conditions(tool.spec, request)
             return await rest(request)
 
         return ask if policy.asks(tool.spec) else rest
@@ -556,6 +557,7 @@ def wrappers(
         *(() if error_details else (withholding,)),
         policy.gate,
         checked,  # after the gate: who may not call learns nothing of the arguments
+        policy.condition_gate,
         approval(policy),
         budget(policy),
         from_record,
