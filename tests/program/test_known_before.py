@@ -1,5 +1,6 @@
 """What is certain to fail is told before the first call, with the line and the change to make."""
 
+import sys
 from collections.abc import Callable
 
 import pytest
@@ -100,6 +101,63 @@ NOT_AWAITED = [
         "'sum' cannot read a generator that awaits; write 'sum([...])' with a list inside",
     ),
 ]
+TOOL_USES = [
+    ("r = await get.invoke({'n': 1})", "'get' is a function, which has no 'invoke'; call it: await get(...)"),
+    (
+        "r = await asyncio.gather(*(get.run(n) for n in [1]))",
+        "'get' is a function, which has no 'run'; call it: await get(...)",
+    ),
+    (
+        "r = await tools.get.ainvoke(n=1)",
+        "'tools.get' is a function, which has no 'ainvoke'; call it: await tools.get(...)",
+    ),
+    ("r = await tools['get'](n=1)", "'tools' is a module, not a dict; write 'tools.get(...)'"),
+    (
+        "for name in ['get']:\n    await tools[name](n=1)",
+        "'tools' is a module, not a dict; write 'getattr(tools, name)(...)'",
+    ),
+    ("for u in await get_users:\n    print(u)", "'get_users' is not called; write 'await get_users(...)'"),
+    ("for u in get_users:\n    print(u)", "'get_users' is not called; write 'for ... in await get_users(...)'"),
+    ("print([u for u in get_users])", "'get_users' is not called; write 'for ... in await get_users(...)'"),
+    ("print(get_users[0])", "'get_users' is not called; write '(await get_users(...))[...]'"),
+    (
+        "async for u in get_users():\n    print(u)",
+        "the reply of 'get_users' cannot be used in 'async for'; write 'for item in await get_users(...):'",
+    ),
+    (
+        "async with get_users() as u:\n    print(u)",
+        "the reply of 'get_users' cannot be used in 'async with'; write 'reply = await get_users(...)'",
+    ),
+    ("r = await get-users()", "'get-users' is not a valid Python name; write 'get_users'"),
+    ("try:\n    await get(n=1)\nexcept ToolErorr:\n    pass", "'ToolErorr' is not defined; did you mean 'ToolError'?"),
+    (
+        "try:\n    await get(n=1)\nexcept (KeyError, Exeption):\n    pass",
+        "'Exeption' is not defined; did you mean 'Exception'?",
+    ),
+    ("try:\n    await get(n=1)\nexcept tools.Error:\n    pass", "there is no 'tools.Error'; write 'except ToolError'"),
+    (
+        "try:\n    await get(n=1)\nexcept toolfold.ToolError:\n    pass",
+        "there is no 'toolfold.ToolError'; write 'except ToolError'",
+    ),
+    (
+        "import sys\nprint(sys.argv[1])",
+        "'sys.argv[1]' does not exist: a program has no arguments; write the value into it",
+    ),
+    (
+        "for i in [1]:\n    print(row)\n    row = await get(n=i)",
+        "'row' is used before it has a value; line 3 is the first to give it one",
+    ),
+    (
+        "def f(rows):\n    for r in rows:\n        if r > best:\n            best = r\n    return best\nprint(f([1]))",
+        "'best' is used before it has a value; line 4 is the first to give it one",
+    ),
+]
+OLDER = [
+    ('x = {"a": 1}\nprint(f"{x["a"]}")', "an f-string cannot have its own quotes or a backslash inside of {...}"),
+    ("def first[T](rows: list[T]) -> T:\n    return rows[0]", "it has no type parameters such as 'def f[T]'"),
+    ("class Box[T]:\n    pass", "it has no type parameters such as 'def f[T]'"),
+    ("type Pair = tuple[int, int]\nprint(1)", "it has no 'type' statement"),
+]
 CAUGHT_BY_NONE = [
     ("try:\n    print(usres)\nexcept ToolError:\n    pass", "'usres' is not defined; give it a value first"),
     (
@@ -135,6 +193,22 @@ REPLIES = [
     ("x = await get_open()\nprint(x.a)", "'x' is a dict from 'get_open', which has no attribute 'a'; write x['a']"),
 ]
 FINE = [
+    "f = get\nprint(await f(n=1), get.__name__, get.__doc__)",
+    "get.calls = 0\nprint(get.calls)",
+    "try:\n    await get.invoke(n=1)\nexcept AttributeError:\n    print(await get(n=1))",
+    "print(hasattr(get, 'invoke'), [t.__name__ for t in (get, get_users)])",
+    "pages = {'get': get}\nprint(await pages['get'](n=1))",
+    "tools = {'get': get}\nprint(await tools['get'](n=1))",
+    "if False:\n    await get-users()",
+    "try:\n    await get(n=1)\nexcept SomeLibraryError:\n    pass",
+    "class ToolErorr(Exception):\n    pass\ntry:\n    await get(n=1)\nexcept ToolErorr:\n    pass",
+    "import sys\nprint(sys.argv[1] if len(sys.argv) > 1 else 'none', sys.argv[0])",
+    "import sys\nsys.argv.append('x')\nprint(sys.argv[1])",
+    "import sys\nsys.argv = ['a', 'b']\nprint(sys.argv[1])",
+    "async def rows():\n    yield 1\nasync for row in rows():\n    print(row)",
+    "for i in [1, 2]:\n    if i > 1:\n        print(row)\n    row = i",
+    "for i in [1, 2]:\n    try:\n        print(row)\n    except NameError:\n        pass\n    row = i",
+    "for i in [1, 2]:\n    try:\n        n = int('x')\n        print(row)\n    except ValueError:\n        row = i",
     "x = await get_rows()\nfor row in x:\n    row['new'] = 1\nprint(x[0]['new'])",
     "row = (await get_rows())[0]\nrow.update(new=1)\nprint(row['new'])",
     "row = (await get_rows())[0]\nrow.update({'new': 1})\nprint(row['new'])",
@@ -246,6 +320,35 @@ def test_a_key_or_attribute_that_no_reply_has_is_told(text: str, message: str) -
 
     assert isinstance(problem, Problem)
     assert (problem.kind, problem.message) == ("reply", message)
+
+
+@pytest.mark.parametrize(("text", "message"), TOOL_USES)
+def test_a_tool_used_as_something_else_than_a_function_is_told(text: str, message: str) -> None:
+    problem = CHECKER.check(text)
+
+    assert isinstance(problem, Problem)
+    assert problem.message == message
+
+
+@pytest.mark.parametrize(("text", "reason"), OLDER)
+def test_syntax_of_a_newer_python_is_told_with_the_version_that_runs_programs(text: str, reason: str) -> None:
+    problem = CHECKER.check(text)
+
+    if sys.version_info >= (3, 12):
+        assert isinstance(problem, Program)
+    else:
+        assert isinstance(problem, Problem)
+        assert f"programs run on Python 3.{sys.version_info.minor} here: {reason}" in problem.message
+
+
+async def test_an_import_in_a_function_that_is_called_is_told_before_the_first_call() -> None:
+    calls: list[int] = []
+    async with Runtime([_noting(calls)]) as runtime:
+        outcome = await runtime.run("await note()\ndef load():\n    import left_pad\n    return left_pad\nload()")
+        unused = await runtime.run("await note()\ndef load():\n    import left_pad\n    return left_pad\nprint(1)")
+
+    assert (outcome.status, outcome.problem and outcome.problem.line) == ("rejected", 3)
+    assert (unused.status, calls) == ("finished", [1])
 
 
 @pytest.mark.parametrize(("text", "message"), CAUGHT_BY_NONE)

@@ -31,7 +31,7 @@ SYNTAX = [
         "Here is the program you asked for\n",
         Problem(
             kind="syntax",
-            message="invalid syntax",
+            message="invalid syntax; this line is text, not Python; send the program alone, or write '#' before the text",
             line=1,
             column=13,
             source="Here is the program you asked for\n            ^",

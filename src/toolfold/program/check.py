@@ -29,14 +29,15 @@ from toolfold.program.reader import ProgramReader
 from toolfold.program.reader_facts import Function
 from toolfold.program.rules.arguments import Fault
 from toolfold.program.rules.coroutines import coroutine_faults
-from toolfold.program.rules.imports import import_faults, input_faults, missing_package, outward_faults
+from toolfold.program.rules.imports import argv_faults, import_faults, input_faults, missing_package, outward_faults
 from toolfold.program.rules.own_functions import arity_faults, attribute_faults
 from toolfold.program.rules.reachability import Reachability
 from toolfold.program.rules.reply_keys import reply_faults
 from toolfold.program.rules.tool_calls import ToolCallCheck, stand_ins
+from toolfold.program.rules.tool_uses import stream_faults, tool_use_faults
 from toolfold.program.rules.undefined_names import Bindings
 
-_RULES: Final = (arity_faults, attribute_faults, coroutine_faults)
+_RULES: Final = (arity_faults, attribute_faults, coroutine_faults, argv_faults)
 """For programs whose names can all be seen."""
 _LIMITS: Final = Limits()
 _NOTHING: Final[frozenset[str]] = frozenset()
@@ -152,7 +153,8 @@ class Checker:
             # A program that changes where modules are looked for, or writes one, may import what nobody sees here.
             names = reader.names
             is_hidden = names.is_dynamic or "path" in names.attributes or names.mentions_files
-            yield from islice(import_faults(tree, self._index, None if is_hidden else installed, library_sets), 1)
+            modules = None if is_hidden else installed
+            yield from islice(import_faults(tree, reader, self._index, modules, library_sets, reachability), 1)
             yield from islice(calls.import_faults(), 1)
         if reader.values.subtractions:
             yield from islice(calls.subtraction_faults(), 1)
@@ -161,6 +163,9 @@ class Checker:
             yield from Bindings(tree, reader, self._index, known_names, reachability).faults()
             for faults in rules:
                 yield from faults(reader, reachability)
+            yield from tool_use_faults(reader, self._index, known_names, reachability)
+            if reader.values.async_uses:
+                yield from stream_faults(reader, calls.tools, reachability)
             yield from outward_faults(reader, self._index, reachability)
             yield from reply_faults(reader, calls.tools, reachability)
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ast
 import re
+import sys
 import textwrap
 import warnings
 from dataclasses import replace
@@ -328,11 +329,49 @@ _SIGNS: Final = tuple(
 )
 
 
+_NEWER: Final = tuple(
+    (version, re.compile(pattern), fix)
+    for version, pattern, fix in (
+        (
+            (3, 12),
+            r"^\s*(?:(?:async\s+)?def|class)\s+\w+\s*\[",
+            "it has no type parameters such as 'def f[T]' (Python 3.12); leave them out or use 'TypeVar'",
+        ),
+        (
+            (3, 12),
+            r"^\s*type\s+\w+\s*(?:\[[^\]]*\]\s*)?=",
+            "it has no 'type' statement (Python 3.12); write 'Name = ...'",
+        ),
+        (
+            (3, 12),
+            r"\b[fF][rR]?([\"'])(?:(?!\1)[^{\n])*\{[^{}\n]*(?:\1|\\)",
+            "an f-string cannot have its own quotes or a backslash inside of {...} (Python 3.12 can); use other quotes "
+            "there, or a variable",
+        ),
+        ((3, 14), r"(?<!\w)[tT][\"']", "it has no template strings (Python 3.14); write f'...'"),
+    )
+)
+"""Syntax of newer versions of Python than the one that runs programs, and what to write instead."""
+_PROSE: Final = re.compile(r"^[\s>*#\d.-]*[A-Za-z][\w'’-]*(?:[,;:!?.]*\s+[A-Za-z'’(][\w'’)-]*){3,}")
+_KEYWORD_FIRST: Final = re.compile(
+    r"^\s*(?:async|await|assert|case|catch|class|const|def|del|elif|else|except|export|for|from|function|global|if|import"
+    r"|interface|lambda|let|match|new|nonlocal|pass|print|raise|return|switch|throw|try|type|var|while|with|yield)\b"
+)
+
+
 def with_fix(problem: Problem, text: str) -> Problem:
     """A syntax error that also says what to write, where its line speaks another language."""
     lines = text.splitlines()
     if problem.kind != "syntax" or not problem.line or problem.line > len(lines):
         return problem
-    line = _LITERALS.sub("''", lines[problem.line - 1][:_LONGEST_LINE])
-    fix = next((fix for sign, fix in _SIGNS if sign.search(line)), None)
+    source = lines[problem.line - 1][:_LONGEST_LINE]
+    line = _LITERALS.sub("''", source)
+    fix = next((fix for version, sign, fix in _NEWER if sys.version_info < version and sign.search(source)), None)
+    if fix is not None:
+        version = "{}.{}".format(*sys.version_info)
+        return replace(problem, message=f"{problem.message}; programs run on Python {version} here: {fix}")
+    if _PROSE.match(line) and not _KEYWORD_FIRST.match(line):
+        fix = "this line is text, not Python; send the program alone, or write '#' before the text"
+    else:
+        fix = next((fix for sign, fix in _SIGNS if sign.search(line)), None)
     return problem if fix is None else replace(problem, message=f"{problem.message}; {fix}")

@@ -90,6 +90,8 @@ def _comprehension(walk: Walk, node: Any, scope: Scope, guard: Guard) -> None:
         walk.stack.append((loop.target, inner, guard))
         walk.push(loop.ifs, inner, guard)
         walk.values.spoiled.add(loop.iter)
+        if loop.is_async:
+            walk.values.async_uses.append((NodeUse(loop.iter, scope, guard), "for"))
         walk.values.spoiled.update(loop.ifs)
         if loop.target.__class__ is ast.Name and not loop.is_async:
             inner.loops[loop.target.id] = loop.iter
@@ -107,6 +109,9 @@ def _try(walk: Walk, node: ast.Try, scope: Scope, guard: Guard) -> None:
         if handler.name:
             scope.bind(handler.name, OPAQUE, handler.lineno)
         walk.push((handler.type,), scope, guard | MAYBE)
+        if handler.type is not None:
+            parts = handler.type.elts if isinstance(handler.type, ast.Tuple) else [handler.type]
+            walk.values.handled.extend(NodeUse(part, scope, guard) for part in parts)
         walk.push(handler.body, scope, guard | MAYBE)
     walk.push(node.body, scope, inside)
     walk.push(node.orelse, scope, guard)
@@ -120,6 +125,8 @@ def _with(walk: Walk, node: ast.With | ast.AsyncWith, scope: Scope, guard: Guard
     for item in node.items:
         expression = item.context_expr
         walk.values.spoiled.add(expression)
+        if node.__class__ is ast.AsyncWith:
+            walk.values.async_uses.append((NodeUse(expression, scope, guard), "with"))
         walk.push((expression, item.optional_vars), scope, guard)
         if isinstance(expression, ast.Call) and last_name(expression.func) in _CATCHING:
             inside |= caught_by(expression.args)
@@ -345,6 +352,8 @@ def _augment(walk: Walk, node: ast.AugAssign, scope: Scope, guard: Guard) -> Non
 
 def _for(walk: Walk, node: ast.For | ast.AsyncFor, scope: Scope, guard: Guard) -> None:
     walk.values.spoiled.add(node.iter)
+    if node.__class__ is ast.AsyncFor:
+        walk.values.async_uses.append((NodeUse(node.iter, scope, guard), "for"))
     if node.__class__ is ast.For and isinstance(node.target, ast.Name):
         scope.loops[node.target.id] = node.iter
     walk.children(node, scope, guard)

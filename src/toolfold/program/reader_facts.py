@@ -201,6 +201,10 @@ class ValueFacts:
     additions: list[NodeUse] = field(default_factory=list)
     """What is given keys that are not in the text."""
     subtractions: list[NodeUse] = field(default_factory=list)
+    async_uses: list[tuple[NodeUse, str]] = field(default_factory=list)
+    """Values of `async for` and `async with`, with the second word."""
+    handled: list[NodeUse] = field(default_factory=list)
+    """Types of exception handlers."""
 
 
 @dataclass(slots=True)

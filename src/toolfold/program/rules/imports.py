@@ -1,7 +1,7 @@
 """Imports and calls that cannot work in the sandbox, and what to use instead.
 
-Only imports that every run of the program comes to: one inside `try`, `if` or a function
-may never happen, or may be expected to fail. A module of the standard library can always be
+Only imports that every run of the program comes to: one inside `try`, `if` or a function that is not
+called may never happen, or may be expected to fail. A module of the standard library can always be
 imported, and so can libraries for the network where the engine has placeholders; what they cannot do fails at the call.
 """
 
@@ -17,7 +17,7 @@ from typing import Final
 from toolfold.models import InstalledSet
 from toolfold.program.known_names import ToolIndex
 from toolfold.program.reader import ProgramReader
-from toolfold.program.reader_facts import NodeUse
+from toolfold.program.reader_facts import CATCHES_IMPORTS, CATCHES_KEYS, Kind, NodeUse
 from toolfold.program.rules.arguments import Fault
 from toolfold.program.rules.reachability import Reachability
 from toolfold_guest.shared.reserved_names import LIBRARIES, NOTEBOOK_MODULES, library_of
@@ -44,10 +44,22 @@ _ALWAYS: Final = frozenset({"tools", "__main__"}) | NOTEBOOK_MODULES
 
 
 def import_faults(
-    tree: ast.Module, index: ToolIndex, installed: Container[str] | None, sets: Sequence[InstalledSet] | None = None
+    tree: ast.Module, reader: ProgramReader, index: ToolIndex, installed: Container[str] | None,
+    sets: Sequence[InstalledSet] | None, reachability: Reachability,
+) -> Iterator[Fault]:  # fmt: skip
+    """Imports that every run comes to and that cannot work: those at the top level first, then those in functions."""
+    yield from _import_faults(tree.body, index, installed, sets)
+    for use in reader.imports:
+        if use.scope.kind is Kind.FUNCTION:
+            fault = next(_import_faults([use.node], index, installed, sets), None)
+            if fault is not None and reachability.runs(use, CATCHES_IMPORTS):
+                yield fault
+
+
+def _import_faults(
+    nodes: Iterable[ast.stmt], index: ToolIndex, installed: Container[str] | None, sets: Sequence[InstalledSet] | None
 ) -> Iterator[Fault]:
-    """Unguarded imports at the top level that cannot work, in the order of the text."""
-    for node in tree.body:
+    for node in nodes:
         if isinstance(node, ast.Import):
             for alias in node.names:
                 reason = _reason(alias.name, index, installed, sets)
@@ -213,6 +225,22 @@ def input_faults(reader: ProgramReader, reachability: Reachability) -> Iterator[
         if is_called and use.scope.find("input") is None and reachability.runs(use):
             text = "'input' cannot work here: nobody is there to type; write the value into the program"
             yield Fault("input", text, use.node)
+
+
+def argv_faults(reader: ProgramReader, reachability: Reachability) -> Iterator[Fault]:
+    """`sys.argv[1]` in a program, which has no command line; unless it fills the list itself."""
+    uses = reader.names.attributes.get("argv", ())
+    attributes = [use for uses in reader.names.attributes.values() for use in uses] if uses else []
+    is_changed = "argv" in reader.names.set_attributes or any(
+        isinstance(use.node.value, ast.Attribute) and use.node.value.attr == "argv" for use in attributes
+    )
+    for use in () if is_changed else uses:
+        path = reachability.path_in_program(use.node)
+        match path[-1] if path else None:
+            case ast.Subscript(ctx=ast.Load(), slice=ast.Constant(value=int(position))) if position > 0:
+                if reachability.runs(use, CATCHES_KEYS):
+                    text = f"'sys.argv[{position}]' does not exist: a program has no arguments; write the value into it"
+                    yield Fault("input", text, use.node)
 
 
 def outward_faults(reader: ProgramReader, index: ToolIndex, reachability: Reachability) -> Iterator[Fault]:

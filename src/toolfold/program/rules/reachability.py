@@ -94,10 +94,13 @@ class Reachability:
                 body = body or scope.node.body
                 reach = min(reach, self._reach_of_function(scope.node, scope.parent, guard))
             scope = scope.parent
-        return reach and min(reach, self._reach_within(body or self._tree.body, use.node))
+        return reach and min(reach, self.reach_within(body or self._tree.body, use.node))
 
     def stands_in_branch(self, node: ast.AST) -> bool:
-        return any(isinstance(outer, ast.If | ast.IfExp) for outer in self.path_to(node, self._tree.body) or ())
+        return any(isinstance(outer, ast.If | ast.IfExp) for outer in self.path_in_program(node) or ())
+
+    def path_in_program(self, node: ast.AST) -> list[ast.AST] | None:
+        return self.path_to(node, self._tree.body)
 
     def path_to(self, node: ast.AST, body: list[ast.stmt]) -> list[ast.AST] | None:
         """The nodes around one, from the statement of the block inwards, without itself."""
@@ -119,7 +122,7 @@ class Reachability:
             stack.extend((child, [*path, current]) for child in ast.iter_child_nodes(current))
         return None
 
-    def _reach_within(self, body: list[ast.stmt], node: ast.AST) -> Reach:
+    def reach_within(self, body: list[ast.stmt], node: ast.AST) -> Reach:
         """The reach of a node, once its function or the program begins."""
         path = self.path_to(node, body)
         if self._budget <= 0:
@@ -127,7 +130,7 @@ class Reachability:
         steps = [*(path or []), node]
         reach, before, call = self._reach_in_block(body, steps), None, None
         for outer, inner in pairwise(steps):
-            is_argument = isinstance(before, ast.Call | ast.keyword) and not _may_drop(call)
+            is_argument = isinstance(before, ast.Call | ast.keyword | ast.Starred) and not _may_drop(call)
             reach = min(reach, self._reach_of_step(outer, inner, is_argument=is_argument))
             for field in _BLOCKS:
                 block = getattr(outer, field, None)

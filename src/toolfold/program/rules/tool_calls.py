@@ -81,12 +81,14 @@ class ToolCallCheck:
 
     def subtraction_faults(self) -> Iterator[Fault]:
         """Tools written with their hyphens, which Python takes for minus signs."""
-        if not self._index.hyphenated or self._reader.names.is_dynamic:
+        if self._reader.names.is_dynamic:
             return
-        for node, scope, _ in sorted(self._reader.values.subtractions, key=position_of):
+        for use in sorted(self._reader.values.subtractions, key=position_of):
+            node, scope, _ = use
             spelt = _hyphenated_name(node)
-            tool = self._index.hyphenated.get(spelt or "")
-            if tool is not None and spelt is not None and scope.find(spelt.partition("-")[0]) is None:
+            tool = self._index.hyphenated.get(spelt or "") or self._index.names.get((spelt or "").replace("-", "_"))
+            is_free = tool is not None and spelt is not None and scope.find(spelt.partition("-")[0]) is None
+            if tool is not None and is_free and self._reachability.reach(use, _CAUGHT):
                 text = f"{spelt!r} is not a valid Python name; write {tool.python_name!r}"
                 yield Fault("unknown_tool", text, node)
 
@@ -268,7 +270,10 @@ def _mentions_tools(function: Function, root: Scope, index: ToolIndex) -> bool:
     """Whether it, or anything of the program that it uses, speaks of a tool."""
     definitions = {node.name: node for node in _top_level_definitions(root)}
     stack: list[ast.AST] = [function]
-    visited: set[str] = set()
+    visited = {node.arg for node in ast.walk(function) if isinstance(node, ast.arg)}
+    visited |= {
+        node.id for node in ast.walk(function) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
+    }
     while stack:
         source = stack.pop()
         for node in ast.walk(source):

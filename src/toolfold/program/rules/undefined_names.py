@@ -16,13 +16,17 @@ from typing import Final
 
 from toolfold.program.known_names import PRESET_NAMES, READY_NAMES, ToolIndex
 from toolfold.program.reader import ProgramReader
-from toolfold.program.reader_facts import CATCHES_NAMES, MAYBE, Function, Kind, NodeUse, Scope, position_of
+from toolfold.program.reader_facts import CATCHES_NAMES, MAYBE, Function, Kind, NodeUse, Scope, last_name, position_of
 from toolfold.program.rules.arguments import Fault
 from toolfold.program.rules.reachability import LOOPS, Reach, Reachability
 
 _IMPLICIT: Final = frozenset({"__class__", "__qualname__", "__module__", "__path__", "_", "reveal_type"})
 _NEVER: Final = sys.maxsize
 """The line that binds a name which is only ever added to."""
+_EXCEPTIONS: Final = frozenset(
+    {name for name, kind in vars(builtins).items() if isinstance(kind, type) and issubclass(kind, BaseException)}
+    | {"ToolError"}
+)
 _FEW: Final = 40
 """Uses judged for each program; the first fault is the one that is told."""
 
@@ -48,7 +52,25 @@ class Bindings:
             is_told = reach is Reach.CERTAIN or (reach is Reach.LIKELY and (bound_at or self._has_fix(use)))
             if is_told or (reach and not bound_at and _is_slip(use)):
                 yield Fault("name", self._message(use, bound_at), use.node)
-                return
+                break
+        yield from self._exception_faults()
+
+    def _exception_faults(self) -> Iterator[Fault]:
+        """Handlers of exceptions that do not exist: a slip that shows only once something was raised."""
+        for use in self._reader.values.handled[:_FEW]:
+            name, text = last_name(use.node), ""
+            match use.node:
+                case ast.Name() if name not in READY_NAMES and name not in self._known_names:
+                    near = difflib.get_close_matches(name, _EXCEPTIONS, 1, _VERY_CLOSE)
+                    is_own = use.scope.find(name) is not None
+                    text = f"{name!r} is not defined; did you mean {near[0]!r}?" if near and not is_own else ""
+                case ast.Attribute(value=ast.Name(id="tools" | "toolfold" as module)) if name != "ToolError" or (
+                    module == "toolfold"
+                ):
+                    is_own = use.scope.find(module) is not None
+                    text = "" if is_own else f"there is no '{module}.{name}'; write 'except ToolError'"
+            if text and self._reachability.reach(use, CATCHES_NAMES):
+                yield Fault("name", text, use.node)
 
     def _unbound(self) -> Iterator[tuple[NodeUse, int]]:
         loads, bound = self._reader.names.loads, self._reader.root.bound
@@ -102,8 +124,11 @@ class Bindings:
             return False
         body = scope.node.body if isinstance(scope.node, Function) else self._tree.body
         path = self._reachability.path_to(use.node, body)
-        if path is None or any(isinstance(node, ast.Lambda) or _may_bind(node, first) for node in path):
+        if path is None or any(isinstance(node, ast.Lambda) for node in path):
             return False
+        # In the first round of a loop nothing is bound yet, for what is not on a branch.
+        if any(_may_bind(node, first) for node in path):
+            return use.node.lineno < first and self._reachability.reach_within(body, use.node) is Reach.CERTAIN
         if use.node.lineno < first:
             return True
         statement = next((node for node in reversed(path) if isinstance(node, ast.stmt)), None)
