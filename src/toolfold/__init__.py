@@ -4,8 +4,17 @@ Values and errors are imported at once; what pulls in pydantic and the engines w
 first use, so that `import toolfold` and the command line start fast.
 """
 
+import signal
+import sys
 from typing import TYPE_CHECKING
 
+# The command, `toolfold` or `python -m toolfold`, is loading: until it handles Ctrl-C, that ends it without a word.
+_is_command = sys.argv[:1] == ["-m"] or (len(sys.argv) > 0 and sys.argv[0].endswith("/toolfold"))
+if _is_command and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+# Loading takes its time in these imports, so they come after the lines above.
+# ruff: noqa: E402
 from toolfold.errors import EngineCrashed, EngineError, EngineUnavailable, ToolError, ToolfoldError, UsageError
 from toolfold.lazy_exports import lazy_exports
 from toolfold.models import (

@@ -72,5 +72,6 @@ def test_a_state_folder_that_cannot_be_made_is_one_clear_line(tmp_path: Path, mo
 
     folder = str(tmp_path / "file/toolfold")
     assert str(caught.value) == (
-        f"the folder {folder!r} for the ledger cannot be created: not a directory; name another with --ledger"
+        f"the folder {folder!r} for the ledger cannot be created: not a directory; "
+        "name another file with --ledger, or record nothing with --ledger memory"
     )

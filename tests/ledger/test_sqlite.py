@@ -362,8 +362,8 @@ async def test_a_file_of_a_newer_toolfold_is_left_alone(path: Path) -> None:
     ("name", "said"),
     [
         ("missing/ledger.sqlite", "no folder {parent!r} for the ledger; make it, or name another"),
-        ("file/ledger.sqlite", "ledger {path!r} cannot be opened: not a directory"),
-        ("", "ledger {path!r} cannot be opened: is a directory"),
+        ("file/ledger.sqlite", "ledger {path!r} cannot be opened: not a directory; name another file, or 'memory'"),
+        ("", "ledger {path!r} cannot be opened: is a directory; name another file, or 'memory'"),
         ("nul\0", "ledger {path!r} cannot be opened: its path has a null character; name another"),
     ],
 )
@@ -378,7 +378,7 @@ def test_a_path_that_cannot_be_is_one_clear_line(name: str, said: str, tmp_path:
 def test_a_folder_that_cannot_be_written_to_is_one_clear_line(path: Path) -> None:
     path.parent.chmod(0o500)
 
-    assert refusal(path) == f"ledger {str(path)!r} cannot be opened: permission denied"
+    assert refusal(path) == f"ledger {str(path)!r} cannot be opened: permission denied; name another file, or 'memory'"
 
 
 @contextmanager

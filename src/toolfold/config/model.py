@@ -14,6 +14,7 @@ from pydantic import (
     Field,
     PrivateAttr,
     SecretStr,
+    ValidationInfo,
     WithJsonSchema,
     field_validator,
     model_validator,
@@ -44,7 +45,7 @@ from toolfold.config.sections import (
     wrong_key,
 )
 from toolfold.errors import UsageError
-from toolfold.models import Json, Limits
+from toolfold.models import MIB, Json, Limits
 
 
 def _is_argv_item(item: Any) -> str | tuple[str, ...]:
@@ -264,6 +265,15 @@ class LimitsConfig(Section):
     open_files: Count | None = None
     threads: Count | None = None
     program_bytes: Size | None = None
+
+    @field_validator("memory_bytes", "data_files")
+    @classmethod
+    def _check_smallest(cls, value: int | None, info: ValidationInfo) -> int | None:
+        """Refuse what no sandbox can be built with; most likely the unit is missing."""
+        least, text = (MIB, "1MiB or more, such as 512MiB") if info.field_name == "memory_bytes" else (16, "16 or more")
+        if value is not None and value < least:
+            raise must_be(text)
+        return value
 
 
 class LibrariesConfig(LibrarySetConfig):

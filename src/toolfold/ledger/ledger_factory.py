@@ -78,6 +78,7 @@ def default_path() -> Path:
     except OSError as error:
         reason = (error.strerror or "unknown reason").lower()
         raise UsageError(
-            f"the folder {str(folder)!r} for the ledger cannot be created: {reason}; name another with --ledger"
+            f"the folder {str(folder)!r} for the ledger cannot be created: {reason}; "
+            "name another file with --ledger, or record nothing with --ledger memory"
         ) from error
     return folder / "ledger.sqlite"

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import Final, Literal
 
-from toolfold.models import Limits, Problem
+from toolfold.models import MIB, Limits, Problem
 from toolfold.protocol.codec import (
     FRAME_COST_BYTES,
     LARGE_BYTES,
@@ -61,7 +61,7 @@ _TOO_MANY: Final = (
     f"the program sent a value of more than {MAX_VALUES} parts in one message; send text or a file instead"
 )
 _TOO_LARGE: Final = (
-    "the program's calls, output and value together take more than {} MiB; send less, or fewer and larger parts"
+    "the program's calls, output and value together take more than {}; send less, or fewer and larger parts"
 )
 
 _KINDS: Final[dict[type[Frame], Kind]] = {
@@ -132,7 +132,9 @@ class Conversation:
         else:
             self._weigh(bytes(body))
         if self._left_bytes < 0:
-            raise LimitReached(Problem(kind="value", message=_TOO_LARGE.format(self._limits.sent_bytes >> 20)))
+            count = self._limits.sent_bytes
+            size = f"{count >> 20} MiB" if count >= MIB else f"{count} bytes"
+            raise LimitReached(Problem(kind="value", message=_TOO_LARGE.format(size)))
         # Only now is anything built from it; its order is checked before its contents are looked at.
         frame = decode_frame(body)
         self._move(_KINDS[type(frame)])

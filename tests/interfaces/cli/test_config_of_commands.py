@@ -3,14 +3,16 @@
 import json
 import os
 import shutil
+import site
 import sqlite3
+import subprocess
 import sys
 from contextlib import closing
 from pathlib import Path
 
 import pytest
 
-from tests.interfaces.cli.conftest import Cli
+from tests.interfaces.cli.conftest import ENVIRONMENT, Cli
 from tests.ledger.made_up import long_ledger
 
 pytestmark = pytest.mark.long
@@ -173,3 +175,53 @@ def test_without_tools_and_without_a_config_there_is_nothing_to_list(cli: Cli) -
         2,
         "toolfold: no tools to look at; name a file with --tools, as in --tools tools.py, or a --config\n",
     )
+
+
+def test_runs_takes_a_config_before_and_after_the_name_of_the_command(cli: Cli, folder: Path) -> None:
+    (folder / "other").mkdir()
+    (folder / "other" / "toolfold.yaml").write_text("ledger: {where: own.sqlite}\n")
+    config = ["--config", "other/toolfold.yaml"]
+    cli("run", "-", *config, program="print(1)")
+
+    listed = json.loads(cli("runs", "--json", *config).stdout)
+    execution_id = listed[0]["execution_id"]
+    outputs = [
+        json.loads(cli("runs", *words).stdout)
+        for words in (
+            ["list", "--json", *config],
+            [*config, "list", "--json"],
+            ["show", execution_id, "--json", *config],
+            ["wait", execution_id, "--json", *config],
+            ["rerun", execution_id, "--json", *config],
+            ["delete", execution_id, "--json", *config],
+        )
+    ]
+
+    assert (folder / "other" / "own.sqlite").exists()
+    assert outputs[:2] == [listed, listed]
+    assert [output["outcome"]["stdout"] if "outcome" in output else output["stdout"] for output in outputs[2:5]] == [
+        "1\n", "1\n", "1\n",
+    ]  # fmt: skip
+    assert outputs[5] == {"deleted": [execution_id]}
+
+
+def test_the_console_shows_a_ledger_without_the_extra_of_the_configs_servers(cli: Cli, folder: Path) -> None:
+    (folder / "toolfold.yaml").write_text("servers: [{name: db, command: none}]\n")
+    cli("run", "-", "--ledger", "runs.sqlite", program="print(1)")
+    (folder / "packages").mkdir()
+    for place in site.getsitepackages():
+        for path in Path(place).iterdir():
+            if not path.name.startswith("mcp") and path.suffix != ".pth":
+                (folder / "packages" / path.name).symlink_to(path)
+    environment = {**ENVIRONMENT, "PYTHONPATH": f"{ENVIRONMENT['PYTHONPATH']}:{folder / 'packages'}"}
+    command = [sys.executable, "-S", "-m", "toolfold", "console", "--port", "0", "--ledger", "runs.sqlite"]
+
+    with subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True) as console:
+        lines = [console.stderr.readline() for _ in range(2)]
+        console.terminate()
+
+    assert lines[0] == (
+        "toolfold: programs that run again here cannot call the config's servers; install the extra 'mcp' of toolfold: "
+        "pip install 'toolfold[mcp]'\n"
+    )
+    assert lines[1].startswith("toolfold: console at http://127.0.0.1:")

@@ -194,12 +194,9 @@ def test_what_cannot_be_left_running_is_said_at_once(cli: Cli, left: Path) -> No
         ("run", "--detach", "--tools", "none", "-"): (
             "toolfold: no module 'none' for --tools; to name a file, include its extension, as in tools.py\n"
         ),
-        (
-            "run",
-            "--detach",
-            "--json",
-            "-",
-        ): "toolfold: --json applies to the outcome; pass it to 'toolfold runs wait'\n",
+        ("run", "--detach", "--out", ".", "-"): (
+            "toolfold: --out applies to the outcome; pass it to 'toolfold runs wait'\n"
+        ),
         ("run", "--detach", "--ledger", "memory", "-"): (
             "toolfold: --detach needs a ledger that outlives this command; --ledger memory does not\n"
         ),

@@ -12,12 +12,15 @@ import typer
 from tests.interfaces.cli.conftest import Cli
 from toolfold.interfaces.cli.app import app
 
-# Servers have no result, and the results of a batch are lines of a file.
-WITHOUT_RESULT = {"batch", "console", "mcp", "serve"}
+# Servers have no result.
+WITHOUT_RESULT = {"console", "mcp", "serve"}
 COMMANDS: dict[str, tuple[list[str], list[str]]] = {
     "run": (["-c", "1 + 1"], ["execution_id", "status", "value", "stdout", "stderr", "stdout_cut_bytes",
         "stderr_cut_bytes", "problem", "calls", "files", "engine", "isolation", "seconds", "context_saved", "hints",
         "unmade_calls"]),
+    "run --detach": (["-c", "1 + 1"], ["execution_id"]),
+    "batch": (["programs.jsonl", "--out", "results.jsonl"], ["programs", "remaining", "statuses", "seconds", "calls",
+        "slowest", "problems"]),
     "doctor": (["--require", "none"], ["kernel", "machine", "python", "user", "layers", "canaries", "notes",
         "libraries", "library_sets", "host_libraries", "tier", "required", "ok"]),
     "init": (["--force"], ["path", "backup", "servers", "left_out", "replaced", "variables", "next"]),
@@ -28,6 +31,8 @@ COMMANDS: dict[str, tuple[list[str], list[str]]] = {
         "output_schema", "read_only", "destructive", "source"]),
     "runs list": ([], ["execution_id", "state", "status", "began_at", "seconds", "calls", "first_line", "session",
         "tenant", "interface", "failed", "saved_bytes", "lanes"]),
+    "runs --json show": (["ID"], ["execution_id", "state", "began_at", "engine", "isolation", "session", "tenant",
+        "rerun_of", "program", "tools", "calls", "open_calls", "approvals", "outcome"]),
     "runs show": (["ID"], ["execution_id", "state", "began_at", "engine", "isolation", "session", "tenant", "rerun_of",
         "program", "tools", "calls", "open_calls", "approvals", "outcome"]),
     "runs delete": (["ID"], ["deleted"]),
@@ -72,7 +77,7 @@ def test_every_command_with_a_result_takes_the_option() -> None:
     }
 
     assert lacking == WITHOUT_RESULT
-    assert set(commands) == WITHOUT_RESULT | set(COMMANDS) | set(NEED_MORE)
+    assert set(commands) == WITHOUT_RESULT | {re.sub(" --[a-z]+", "", name) for name in COMMANDS} | set(NEED_MORE)
 
 
 @pytest.mark.long
@@ -80,10 +85,12 @@ def test_every_command_with_a_result_takes_the_option() -> None:
 def test_the_result_is_one_document(cli: Cli, folder: Path, command: str) -> None:
     (folder / "toolfold.yaml").write_text("ledger: {where: runs.sqlite}\n")
     (folder / "untyped.py").write_text(UNTYPED)
+    (folder / "programs.jsonl").write_text('{"id": "a", "program": "1"}\n')
     execution_id = json.loads(cli("run", "--json", "-c", "1 + 1").stdout)["execution_id"]
     arguments, keys = COMMANDS[command]
 
-    done = cli(*command.split(), *(execution_id if word == "ID" else word for word in arguments), "--json")
+    words = [*command.split(), *(execution_id if word == "ID" else word for word in arguments)]
+    done = cli(*words, *([] if "--json" in words else ["--json"]))
 
     document = json.loads(done.stdout)
     row = document[0] if isinstance(document, list) else document

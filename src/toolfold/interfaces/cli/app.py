@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 import typer
 
 import toolfold
-from toolfold.interfaces.cli.command_process import Exit, complain, run_guarded
+from toolfold.interfaces.cli.command_process import Exit, complain, handle_interrupts, run_guarded
 from toolfold.interfaces.cli.commands.libraries_and_ledger import ledger_app, libraries_app
 from toolfold.interfaces.cli.commands.runs import runs_app
 from toolfold.interfaces.cli.commands.servers import console_command, serve_command
@@ -161,6 +161,7 @@ def _batch(
         str | None,
         typer.Option(metavar="PATH|URL|memory", help="Where to record the programs. By default they are not recorded."),
     ] = None,
+    json: JsonOption = False,
 ) -> int:
     """Run many programs. You can kill the command at any time; running it again continues where it stopped.
 
@@ -171,7 +172,7 @@ def _batch(
 
     return run_batch(
         programs, out=out, tools=tools or (), config=config, timeout_seconds=timeout, engine=engine, address=address,
-        in_flight=in_flight, ledger=ledger,
+        in_flight=in_flight, ledger=ledger, as_json=json,
     )  # fmt: skip
 
 
@@ -236,4 +237,5 @@ def _init(
     """Write a toolfold.yaml with the MCP servers of your other clients, such as Claude Code, Cursor and Codex."""
     from toolfold.interfaces.cli.commands.init import init_command
 
+    handle_interrupts()
     return init_command(folder, force=force, as_json=json)

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import atexit
+import io
 import json
 import os
 import signal
 import sys
 from collections.abc import Callable, Coroutine
-from contextlib import suppress
 from enum import IntEnum
 from typing import TYPE_CHECKING, Any, Final, NoReturn, TextIO, TypeVar
+
+from typing_extensions import Buffer
 
 from toolfold import errors
 from toolfold.errors import ToolfoldError, UsageError, entry_for
@@ -52,24 +54,55 @@ def write_json(value: Json) -> None:
 
 def write(stream: TextIO, text: str) -> None:
     # Around Python's text layer: its encoding is the terminal's, the program's output is UTF-8.
-    try:
-        stream.buffer.write(text.encode("utf-8", "backslashreplace"))
-        stream.buffer.flush()
-    except BrokenPipeError:
-        # The reader left, as in `toolfold run x.py | head`; point away, or Python complains at its exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+    stream.buffer.write(text.encode("utf-8", "backslashreplace"))
+    stream.buffer.flush()
 
 
 def leave(code: int) -> NoReturn:
     """Run the exit handlers and end the process."""
     # Python would wait for threads, but a tool that does not come back cannot be stopped, and the outcome is out.
     # Even without threads: tearing the interpreter down takes as long as a small program.
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
     atexit._run_exitfuncs()
-    for stream in (sys.stdout, sys.stderr):
-        # Whoever reads may have left.
-        with suppress(BrokenPipeError):
-            stream.flush()
+    sys.stdout.flush()
+    failure = getattr(getattr(sys.stdout.buffer, "raw", None), "failure", None)
+    if failure is not None and not isinstance(failure, BrokenPipeError):
+        code = complain(f"stdout cannot be written: {failure.strerror.lower()}", code=code or Exit.NO_OUTPUT)
+    sys.stderr.flush()
     os._exit(code)
+
+
+class OutputFile(io.FileIO):
+    """Stdout or stderr. After the first failure, such as a full disk or a reader that has left, the rest is dropped."""
+
+    failure: OSError | None = None
+
+    def write(self, data: Buffer, /) -> int:
+        if self.failure is None:
+            try:
+                return super().write(data)
+            except OSError as error:
+                self.failure = error
+        return memoryview(data).nbytes
+
+
+def prepare_streams() -> None:
+    """Keep a closed or full stream from failing the command: the next file opened would take a closed one's number."""
+    for descriptor, name in enumerate(("stdin", "stdout", "stderr")):
+        stream = getattr(sys, name)
+        if stream is None:
+            null = os.open(os.devnull, os.O_RDWR)
+            if null != descriptor:
+                os.dup2(null, descriptor)
+                os.close(null)
+            stream = io.TextIOWrapper(io.FileIO(descriptor, closefd=False), encoding="utf-8")
+        if descriptor:
+            stream = io.TextIOWrapper(
+                io.BufferedWriter(OutputFile(descriptor, "w", closefd=False)),
+                encoding=stream.encoding, errors=stream.errors,
+                line_buffering=stream.line_buffering, write_through=stream.write_through,
+            )  # fmt: skip
+        setattr(sys, name, stream)
 
 
 # ----------------------------------------------------------------------------------------------------
@@ -78,11 +111,18 @@ def leave(code: int) -> NoReturn:
 _T = TypeVar("_T")
 
 
+def handle_interrupts() -> None:
+    """Let Ctrl-C raise `KeyboardInterrupt`: there is something to clean up from now on; before, it just ends us."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_DFL:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
 # Any: what a coroutine yields and is sent is asyncio's business.
 def run_async(work: Coroutine[Any, Any, _T]) -> _T:
     """`asyncio.run`, loaded when it is needed."""
     import asyncio
 
+    handle_interrupts()
     return asyncio.run(work)
 
 
@@ -91,6 +131,7 @@ def run_to_end(work: Coroutine[Any, Any, None]) -> None:
     """Run this, then cancel what is left; unlike `asyncio.run`, without waiting for threads of tools that hang."""
     import asyncio
 
+    handle_interrupts()
     loop = asyncio.new_event_loop()
     try:
         loop.run_until_complete(work)
@@ -151,6 +192,8 @@ class Exit(IntEnum):
     NO_ISOLATION = 3
     LIMIT = 4
     """A timeout, or another limit of the program."""
+    NO_OUTPUT = 74
+    """Stdout cannot be written, such as to a full disk; the command itself did its work."""
     INTERNAL = 70
     """The sandbox broke, or toolfold did; the program is not to blame."""
     OPEN = 75

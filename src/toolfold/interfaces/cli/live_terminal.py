@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from toolfold.errors import LedgerFailed
+from toolfold.interfaces.cli.command_process import OutputFile
 from toolfold.models import Outcome, ProgramOptions
 
 if TYPE_CHECKING:
@@ -28,7 +29,10 @@ class OutputPrinter:
     """Writes parts of the output where they belong, each part once; `stdout` is a file descriptor."""
 
     def __init__(self, stdout: int) -> None:
-        self._handles = {"stdout": stdout, "stderr": 2}
+        # The process' own file where it is that one: what cannot be written is told at its end.
+        own_file = getattr(sys.stdout.buffer, "raw", None)
+        file = own_file if isinstance(own_file, OutputFile) and stdout == 1 else OutputFile(stdout, "w", closefd=False)
+        self._files = {"stdout": file, "stderr": OutputFile(2, "w", closefd=False)}
         self._offsets = {"stdout": 0, "stderr": 0}
 
     def add(self, stream: str, text: str, place: int) -> None:
@@ -41,7 +45,7 @@ class OutputPrinter:
         drawing_area.note_output(text)
         data = text[overlap:].encode(errors="replace")
         while data:
-            data = data[os.write(self._handles[stream], data) :]
+            data = data[self._files[stream].write(data) :]
 
     def rest_of(self, outcome: Outcome) -> Outcome:
         offsets = self._offsets

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, nullcontext, suppress
 from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Final, Literal
 
@@ -17,7 +19,7 @@ from starlette.exceptions import HTTPException
 import toolfold
 from toolfold.config.build import approval_of, declared_tools, ledger_of, runtime_settings
 from toolfold.config.model import Config
-from toolfold.errors import ToolfoldError, UsageError
+from toolfold.errors import ToolfoldError, UsageError, install_extra
 from toolfold.execution.registry import BackgroundExecution
 from toolfold.interfaces.config_runtime import open_runtime
 from toolfold.interfaces.console import json_shapes
@@ -46,6 +48,8 @@ from toolfold.runtime import Runtime
 from toolfold.service.lease_owners import spawn
 from toolfold.tools.tool import Decision, Tool
 
+_log: Final = logging.getLogger(__name__)
+
 # ----------------------------------------------------------------------------------------------------
 # From a config to a console: of its own, or beside the HTTP interface. Listens to nothing.
 
@@ -58,6 +62,10 @@ def open_console(config: Config, *, modules: Sequence[Tool] = (), may_act: bool 
     # Programs that run again here may ask: whoever looks at this page is asked.
     approve = approval_of(config, ledger) or LedgerApproval(ledger, wait_seconds=config.approvals_wait)
     settings = msgspec.structs.replace(runtime_settings(config), ledger=ledger, interface="console", approve=approve)
+    if config.servers and find_spec("mcp") is None:
+        # Looking needs none of them.
+        _log.warning("programs that run again here cannot call the config's servers; %s", install_extra("mcp"))
+        config = config.model_copy(update={"servers": ()})
     runtime = open_runtime(config, [*modules, *declared_tools(config)], settings)
     access = Access(signing_key(config, ledger, "console"), may_act=may_act)
     app = create_console(runtime, ledger, access, hide_arguments=config.console.hide_arguments)

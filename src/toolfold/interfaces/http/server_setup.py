@@ -166,7 +166,7 @@ def _jwt(http: HttpConfig, folder: Path) -> JwtSettings | None:
 # Listens, and ends in good order: first no new requests, then the running ones, then the guests.
 
 DRAIN_SECONDS: Final = 30
-"""What running programs get after a SIGTERM; paused ones wait in the ledger for the next process."""
+"""From a SIGTERM to the end; paused programs wait in the ledger for the next process."""
 _ANSWER_SECONDS: Final = 3
 """Of these, for the answers to programs that are cut off: what is on record can be gone on with."""
 

@@ -104,7 +104,7 @@ def _make(path: Path) -> None:
         raise UsageError(f"no folder {str(path.parent)!r} for the ledger; make it, or name another") from error
     except (OSError, ValueError) as error:
         reason = (error.strerror or "unknown reason").lower() if isinstance(error, OSError) else str(error)
-        raise UsageError(f"ledger {str(path)!r} cannot be opened: {reason}") from error
+        raise UsageError(f"ledger {str(path)!r} cannot be opened: {reason}; name another file, or 'memory'") from error
 
 
 def _open(path: Path, stack: ExitStack) -> sqlite3.Connection:

@@ -25,7 +25,7 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn
 from toolfold.errors import UsageError
 from toolfold.execution.batch import Item
 from toolfold.file_locks import try_lock
-from toolfold.interfaces.cli.command_process import Exit, complain, run_until_stopped
+from toolfold.interfaces.cli.command_process import Exit, complain, run_until_stopped, write_json
 from toolfold.interfaces.cli.command_setup import choose_engine, nearest_config, open_for_command, runtime_factory
 from toolfold.interfaces.cli.commands.run import stdout_to_stderr
 from toolfold.interfaces.cli.load_tools import load_tools
@@ -218,11 +218,26 @@ class BatchSummary:
             if message in self._problems or len(self._problems) < _MOST_PROBLEMS:
                 self._problems[message] += 1
 
+    def _percentiles(self) -> list[float]:
+        ordered = sorted(self._seconds)
+        return [ordered[min(len(ordered) - 1, int(len(ordered) * part))] for part in (0.5, 0.95)] if ordered else []
+
+    def to_dict(self, *, remaining: int) -> dict[str, Json]:
+        calls = [
+            {"name": name, "calls": count, "failed": self._failed_calls[name]} for name, count in _rank(self._calls)
+        ]
+        problems = [{"message": text, "programs": count} for text, count in _rank(self._problems)]
+        slowest = [{"id": name, "seconds": seconds} for seconds, name in sorted(self._slowest, reverse=True)]
+        return {
+            "programs": self.statuses.total(), "remaining": remaining, "statuses": dict(self.statuses),
+            "seconds": dict(zip(("p50", "p95"), self._percentiles(), strict=False)),
+            "calls": calls, "slowest": slowest, "problems": problems,
+        }  # fmt: skip
+
     def lines(self) -> list[str]:
         rows = [("programs", str(self.statuses.total())), ("statuses", _format_counts(self.statuses))]
-        ordered = sorted(self._seconds)
-        if ordered:
-            p50, p95 = (ordered[min(len(ordered) - 1, int(len(ordered) * part))] for part in (0.5, 0.95))
+        if self._seconds:
+            p50, p95 = self._percentiles()
             rows.append(("seconds", f"p50 {p50:.4f}, p95 {p95:.4f}"))
         rows.append(("calls", str(self._calls.total())))
         for name, count in _rank(self._calls)[:_SHOWN_TOOLS]:
@@ -284,7 +299,7 @@ def _rank(counts: Counter[str]) -> list[tuple[str, int]]:
 
 def run_batch(
     source: Path, *, out: Path, tools: Sequence[str], config: Path | None, timeout_seconds: float | None,
-    engine: str | None, address: str | None, in_flight: int | None, ledger: str | None,
+    engine: str | None, address: str | None, in_flight: int | None, ledger: str | None, as_json: bool,
 ) -> int:  # fmt: skip
     """Run what has no result yet, and return the exit code: 0 if every program has one."""
     loaded_config = nearest_config(config)
@@ -307,8 +322,12 @@ def run_batch(
                     ledger=store, interface="cli",
                 )  # fmt: skip
                 code = run_until_stopped(_run(make_runtime, store, programs, results, summary, done, in_flight))
-    print("\n".join(summary.lines()), file=sys.stderr, flush=True)
-    if remaining := len(programs.ids) - summary.statuses.total():
+    remaining = len(programs.ids) - summary.statuses.total()
+    if as_json:
+        write_json(summary.to_dict(remaining=remaining))
+    else:
+        print("\n".join(summary.lines()), file=sys.stderr, flush=True)
+    if remaining:
         message = f"{remaining} of {len(programs.ids)} programs have no result yet; start the command again to continue"
         complain(message, code=code)
     return code

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, Final
 from toolfold.errors import Fenced, LedgerFailed, ToolfoldError, UsageError
 from toolfold.events import ProgramBegan, RuntimeEvent
 from toolfold.execution.recorded_history import end_recorded
-from toolfold.interfaces.cli.command_process import Exit, exit_of_error, exit_of_status, run_to_end
+from toolfold.interfaces.cli.command_process import Exit, exit_of_error, exit_of_status, run_to_end, write_json
 from toolfold.interfaces.cli.command_setup import choose_engine, nearest_config, open_for_command, runtime_factory
 from toolfold.interfaces.cli.load_tools import load_apis, load_tools
 from toolfold.interfaces.cli.program_inputs import RunOptions
@@ -58,14 +58,15 @@ class DetachedJob:
 
 def start_detached(options: RunOptions, text: str, program_options: ProgramOptions) -> int:
     """Start it, print the id to wait for, and return the exit code."""
-    if options.out is not None or options.as_json:
-        option = "--out" if options.out is not None else "--json"
-        raise UsageError(f"{option} applies to the outcome; pass it to 'toolfold runs wait'")
+    if options.out is not None:
+        raise UsageError("--out applies to the outcome; pass it to 'toolfold runs wait'")
     if options.ledger == "memory":
         raise UsageError("--detach needs a ledger that outlives this command; --ledger memory does not")
     problem, code = start(DetachedJob(options=_absolute(options), text=text, program_options=program_options))
     if problem:
         print(problem, end="", file=sys.stderr)
+    elif options.as_json:
+        write_json({"execution_id": program_options.execution_id})
     else:
         print(program_options.execution_id)
     return code

@@ -1,6 +1,5 @@
 """`toolfold doctor`: isolation layers of this machine, and of the nodes of a cluster."""
 
-import asyncio
 from collections.abc import Sequence
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Final
@@ -9,7 +8,7 @@ from rich.console import Console
 from rich.text import Text
 
 from toolfold.engines.process.doctor import NOT_TRIED, Diagnosis, Finding, examine
-from toolfold.interfaces.cli.command_process import Exit, write_json
+from toolfold.interfaces.cli.command_process import Exit, run_async, write_json
 from toolfold.interfaces.cli.command_setup import nearest_config
 from toolfold.models import Isolation
 
@@ -22,7 +21,7 @@ _REPEATED: Final = "same as above"
 def diagnose(*, as_json: bool, required: Isolation) -> int:
     """Examine, print, and say through the exit code whether the required tier is available."""
     config = nearest_config()
-    diagnosis = asyncio.run(examine(required, host_libraries=config is not None and config.libraries.host))
+    diagnosis = run_async(examine(required, host_libraries=config is not None and config.libraries.host))
     if config is not None:
         diagnosis = replace(diagnosis, library_sets=_library_sets(config))
     if as_json:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from toolfold.errors import EngineUnavailable, UsageError
-from toolfold.interfaces.cli.command_process import Exit, run_async, write_json
+from toolfold.interfaces.cli.command_process import Exit, handle_interrupts, run_async, write_json
 from toolfold.interfaces.cli.command_setup import KEY_VARIABLE, nearest_config
 from toolfold.interfaces.cli.shared_options import ConfigOption, JsonOption, LedgerOption
 
@@ -44,6 +44,7 @@ def _sync(
     if not requirements:
         raise UsageError("the config lists no packages; add them as libraries: {packages: [networkx]}")
     lock = lock_of(loaded_config)
+    handle_interrupts()
     synced_sets = sync(
         requirements, lock, upgrade=upgrade, try_out=lambda installed_set: _try_preload(loaded_config, installed_set)
     )
@@ -189,6 +190,7 @@ def _rekey(
         raise UsageError(f"no environment variable {new_key_env!r}; put the new key there")
     from toolfold.ledger.ledger_factory import rekey_ledger
 
+    handle_interrupts()
     result = rekey_ledger(*_ledger_location(ledger, config), new_key)
     if json:
         write_json({"executions": result.executions, "copy": result.copy or None})

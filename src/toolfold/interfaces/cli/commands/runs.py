@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Awaitable, Callable
+from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final, Literal, TypeVar, cast
 
 import typer
@@ -47,14 +49,20 @@ _Statuses = Literal[Status, "running", "paused"]
 
 
 @runs_app.callback(invoke_without_command=True)
-def _runs(context: typer.Context, limit: _Limit = 20, json: JsonOption = False, ledger: LedgerOption = None) -> int:
-    # A command below may name the ledger after its own name, or leave it to this one.
-    context.obj = ledger
+def _runs(
+    context: typer.Context,
+    limit: _Limit = 20,
+    json: JsonOption = False,
+    ledger: LedgerOption = None,
+    config: ConfigOption = None,
+) -> int:
+    # A command below may name the ledger and the config after its own name, or leave them to this one.
+    context.obj = ledger, config, json
     if context.invoked_subcommand is not None:
         return 0
     from toolfold.interfaces.cli import execution_views
 
-    summaries = with_ledger(ledger, lambda store: store.list(limit=limit))
+    summaries = with_ledger(*_choose(context), lambda store: store.list(limit=limit))
     return execution_views.print_list(summaries, as_json=json)
 
 
@@ -74,6 +82,7 @@ def _list(
     limit: _Limit = 20,
     json: JsonOption = False,
     ledger: LedgerOption = None,
+    config: ConfigOption = None,
 ) -> int:
     """List executions, newest first. `--tool` finds only executions that have ended."""
     from toolfold.interfaces.cli import execution_views
@@ -89,8 +98,11 @@ def _list(
         tool=tool,
         interface=interface,
     )
-    summaries = with_ledger(ledger or context.obj, lambda store: store.search(criteria, limit=limit))
-    return execution_views.print_list(summaries, as_json=json, is_filtered=criteria != ExecutionFilter())
+    chosen = _choose(context, ledger, config)
+    summaries = with_ledger(*chosen, lambda store: store.search(criteria, limit=limit))
+    return execution_views.print_list(
+        summaries, as_json=_is_json(context, json), is_filtered=criteria != ExecutionFilter()
+    )
 
 
 @runs_app.command("delete")
@@ -104,6 +116,7 @@ def _delete(
     ] = False,
     json: JsonOption = False,
     ledger: LedgerOption = None,
+    config: ConfigOption = None,
 ) -> int:
     """Delete executions from the ledger, including everything recorded about them."""
 
@@ -116,8 +129,8 @@ def _delete(
                 raise UsageError(f"execution {name!r} is {history.state}, so it may continue; add --force to delete it")
         return [name for name in names if await store.delete(name)]
 
-    deleted_ids = with_ledger(ledger or context.obj, delete)
-    if json:
+    deleted_ids = with_ledger(*_choose(context, ledger, config), delete)
+    if _is_json(context, json):
         write_json({"deleted": deleted_ids})
     else:
         typer.echo(f"deleted {len(deleted_ids)} execution{'' if len(deleted_ids) == 1 else 's'}")
@@ -132,6 +145,7 @@ def _show(
     follow: Annotated[bool, typer.Option("--follow", help="Show its calls live until it ends, then print it.")] = False,
     json: JsonOption = False,
     ledger: LedgerOption = None,
+    config: ConfigOption = None,
 ) -> int:
     """Show one execution: its program, its output and its calls over time."""
     from toolfold.interfaces.cli import execution_views
@@ -143,8 +157,8 @@ def _show(
             return await load(store, execution.start_record.execution_id)
         return execution
 
-    final_execution = with_ledger(ledger or context.obj, load_ended)
-    return execution_views.print_history(final_execution, full=full, as_json=json)
+    final_execution = with_ledger(*_choose(context, ledger, config), load_ended)
+    return execution_views.print_history(final_execution, full=full, as_json=_is_json(context, json))
 
 
 @runs_app.command("rerun")
@@ -176,12 +190,14 @@ def _rerun(
     from toolfold.interfaces.cli.commands.wait_and_rerun import rerun
     from toolfold.interfaces.cli.program_inputs import RunOptions
 
-    where, loaded_config = ledger or context.obj, nearest_config(config)
+    where, loaded_config = _choose(context, ledger, config)
+    # Its tools are needed too, wherever the ledger is.
+    loaded_config = loaded_config or nearest_config()
     options = RunOptions(
-        program=program or "", tools=tuple(tools or ()), engine=engine, isolation=isolation, out=out, as_json=json,
-        ledger=where,
+        program=program or "", tools=tuple(tools or ()), engine=engine, isolation=isolation, out=out,
+        as_json=_is_json(context, json), ledger=where,
     )  # fmt: skip
-    execution = with_ledger(where, lambda store: load(store, id), loaded_config)
+    execution = with_ledger(where, loaded_config, lambda store: load(store, id))
     return rerun(options, execution, repeat=repeat, config=loaded_config)
 
 
@@ -196,6 +212,7 @@ def _wait(
     out: OutOption = None,
     json: JsonOption = False,
     ledger: LedgerOption = None,
+    config: ConfigOption = None,
 ) -> int:
     """Wait for an execution of any process, and answer its questions. Ctrl-C leaves it running.
 
@@ -205,21 +222,32 @@ def _wait(
     from toolfold.interfaces.cli.outcome_output import prepare_folder
     from toolfold.interfaces.cli.program_inputs import RunOptions
 
-    where = ledger or context.obj
-    execution = with_ledger(where, lambda store: load(store, id))
+    where, loaded_config = _choose(context, ledger, config)
+    execution = with_ledger(where, loaded_config, lambda store: load(store, id))
     if out is not None:
         prepare_folder(out)
-    options = RunOptions(program="", out=out, as_json=json)
+    options = RunOptions(program="", out=out, as_json=_is_json(context, json))
     # A ledger of its own: the first is closed before a process is forked from this one.
-    return wait_for(lambda: _open(where), execution, options, timeout_seconds=timeout, is_cancel=cancel)
+    open_again = partial(open_for_command, where, loaded_config)
+    return wait_for(open_again, execution, options, timeout_seconds=timeout, is_cancel=cancel)
 
 
-def _open(where: str | None, config: Config | None = None) -> Ledger:
-    return open_for_command(where, config or (nearest_config() if where is None else None))
+def _choose(
+    context: typer.Context, ledger: str | None = None, path: Path | None = None
+) -> tuple[str | None, Config | None]:
+    """The ledger and the config that the command line names; without a ledger, the nearest config."""
+    outer_ledger, outer_path, _ = context.obj
+    ledger, path = ledger or outer_ledger, path or outer_path
+    return ledger, nearest_config(path) if ledger is None or path is not None else None
 
 
-def with_ledger(where: str | None, use: Callable[[Ledger], Awaitable[_T]], config: Config | None = None) -> _T:
-    """Open the ledger, use it and close it; without `where` it is that of the config, or of the nearest one."""
+def _is_json(context: typer.Context, json: bool) -> bool:
+    """Also where `--json` stands before the name of the command."""
+    return json or context.obj[2]
+
+
+def with_ledger(where: str | None, config: Config | None, use: Callable[[Ledger], Awaitable[_T]]) -> _T:
+    """Open the ledger, use it and close it; without `where` it is that of the config, or else the usual one."""
 
     async def once() -> _T:
         try:
@@ -227,7 +255,7 @@ def with_ledger(where: str | None, use: Callable[[Ledger], Awaitable[_T]], confi
         finally:
             await ledger.close()
 
-    ledger = _open(where, config)
+    ledger = open_for_command(where, config)
     return run_async(once())
 
 
