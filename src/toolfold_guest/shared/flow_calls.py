@@ -53,7 +53,7 @@ class CallBinding(FlowGraph):
         """A value is called."""
         if isinstance(value, Box):
             for _, cell in site.arguments:
-                self._spread(cell, value.any_key)
+                self._spread(cell, value.any_key.add)
             value.everything.read(site.result.add)
             return
         match value.kind:
@@ -116,7 +116,7 @@ class CallBinding(FlowGraph):
         elif method.kind == "function":
             for argument in parameters_of(method.node.args):
                 for cell in cells:
-                    self._spread(cell, self._scopes[method.node].cells[argument.arg])
+                    self._spread(cell, self._scopes[method.node].cells[argument.arg].add)
             self._give_result(method.node, result, None)
 
     def _store(self, receiver: Cell, cell: Cell, key: Any = None) -> None:
@@ -145,7 +145,7 @@ class CallBinding(FlowGraph):
         box = self._box(site.node)
         site.result.add(box)
         for _, cell in site.arguments:
-            self._spread(cell, box.any_key)  # it may be a container itself
+            self._spread(cell, box.any_key.add)  # it may be a container itself
         cells = [site.result, *(cell for _, cell in site.arguments)]
         for name in ("__init__", "__post_init__"):
             self._attribute(name).read(lambda method: self._pass_all(method, cells, self._cell()))
@@ -179,8 +179,8 @@ class CallBinding(FlowGraph):
         """It may give back any argument, in whatever container, and call what can be called."""
         box = self._box(site.node, is_nested=True)
         for cell in cells:
-            self._spread(cell, site.result)
-            self._spread(cell, box.any_key)
+            self._spread(cell, site.result.add)
+            self._spread(cell, box.any_key.add)
             if invokes:
                 cell.read(lambda value: self._pass_all(value, cells, box.any_key))
         site.result.add(box)
@@ -230,7 +230,7 @@ class CallBinding(FlowGraph):
     def _gather(self, name: str, site: Site, cells: list[Cell]) -> None:
         results = self._cell()
         for cell in cells:
-            self._await_deeply(cell, results)
+            self._spread(cell, lambda value: None if isinstance(value, Box) else self._await(value, results))
         if name in _RUNNERS:
             results.read(site.result.add)
             return

@@ -178,29 +178,15 @@ class FlowGraph:
         if scope.yields is not None:
             scope.yields.everything.read(result.add)
 
-    def _spread(self, cell: Cell, into: Cell) -> None:
-        """A cell's values, their items, and theirs."""
+    def _spread(self, cell: Cell, reader: Callable[[Any], None]) -> None:
+        """Have a cell's values, their items, and theirs, read."""
         visited: set[int] = set()
 
         def read(value: Any) -> None:
-            into.add(value)
+            reader(value)
             if isinstance(value, Box) and id(value) not in visited:
                 visited.add(id(value))
                 value.everything.read(read)
-
-        cell.read(read)
-
-    def _await_deeply(self, cell: Cell, results: Cell) -> None:
-        """All that is in a cell may be awaited, also inside of containers; `results` is what that gives."""
-        visited: set[int] = set()
-
-        def read(value: Any) -> None:
-            if isinstance(value, Box):
-                if id(value) not in visited:
-                    visited.add(id(value))
-                    value.everything.read(read)
-            else:
-                self._await(value, results)
 
         cell.read(read)
 

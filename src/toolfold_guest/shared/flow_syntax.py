@@ -94,34 +94,28 @@ class SyntaxFlow(CallBinding):
                 self._import(node)
             case ast.Raise(exc=error):
                 if error is not None:
-                    self._spread(self._expression(error), self._raised)
+                    self._spread(self._expression(error), self._raised.add)
             case ast.Match(subject=subject, cases=cases):
                 self._match(subject, cases)
-            case ast.Try() | ast.TryStar():
-                self._try(node)
             case _:
-                for child in ast.iter_child_nodes(node):
-                    if isinstance(child, ast.expr):
-                        self._expression(child)
-                    elif isinstance(child, ast.stmt):
-                        self._statement(child)
+                self._parts(node)
 
-    def _try(self, node: ast.Try | ast.TryStar) -> None:
-        self._block(node.body)
-        for handler in node.handlers:
-            if handler.type is not None:
-                self._expression(handler.type)
-            if handler.name is not None:
-                self._raised.read(self._variable(handler.name).add)
-            self._block(handler.body)
-        self._block(node.orelse)
-        self._block(node.finalbody)
+    def _parts(self, node: ast.AST) -> None:
+        for child in ast.iter_child_nodes(node):
+            if isinstance(child, ast.expr):
+                self._expression(child)
+            elif isinstance(child, ast.stmt):
+                self._statement(child)
+            elif isinstance(child, ast.ExceptHandler):
+                if child.name is not None:
+                    self._raised.read(self._variable(child.name).add)
+                self._parts(child)
 
     def _match(self, subject: ast.expr, cases: list[ast.match_case]) -> None:
         cell = self._expression(subject)
         self._subjects.append(subject)
         parts = self._cell()
-        self._spread(cell, parts)
+        self._spread(cell, parts.add)
         for case in cases:
             for pattern in ast.walk(case.pattern):
                 name = getattr(pattern, "name", None) or getattr(pattern, "rest", None)
@@ -263,9 +257,7 @@ class SyntaxFlow(CallBinding):
         if method is not None:
             method(node, cell)
         else:
-            for child in ast.iter_child_nodes(node):
-                if isinstance(child, ast.expr):
-                    self._expression(child)
+            self._parts(node)
         return cell
 
     def _on_name(self, node: ast.Name, cell: Cell) -> None:

@@ -45,16 +45,19 @@ class Heard:
             self.lost.set_result(why)
 
 
-async def test_messages_go_both_ways(served: Served) -> None:
+@pytest.mark.parametrize(
+    ("text", "unmade"), [("6 * 7", ()), ("async def f(): pass\nc = f()\n42", ("f(...) at line 1",))]
+)
+async def test_messages_go_both_ways(text: str, unmade: tuple[str, ...], served: Served) -> None:
     mailbox = await DirectMailbox.connect("127.0.0.1", served.port, served.token)
     heard = Heard(mailbox)
-    opened = wire_messages.Open(1, 0, Program(text="6 * 7"), Limits(), (), "", 1, None, (), report_waiting=False)
+    opened = wire_messages.Open(1, 0, Program(text=text), Limits(), (), "", 1, None, (), report_waiting=False)
     mailbox.write(wire_messages.pack([wire_messages.Grant(0, ()), opened]))
     parts = wire_messages.split(await heard.messages.get())
     mailbox.close()
     await served.ended.wait()
 
-    ended = wire_messages.WireEnded("finished", 42, None, (), frozenset(), (), keeps_session=False)
+    ended = wire_messages.WireEnded("finished", 42, None, (), frozenset(), (), False, unmade)
     assert [(key, wire_messages.read(body)) for key, body in parts] == [(1, [ended])]
 
 

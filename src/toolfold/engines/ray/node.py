@@ -301,7 +301,7 @@ class Node:
                 keeps = bool(session) and self._engine.has_session(session)
                 return wire_messages.WireEnded(
                     event.status, event.value, event.problem, event.files, event.deleted, event.notes,
-                    event.unmade_calls, keeps,
+                    keeps, event.unmade_calls,
                 )  # fmt: skip
             case Died():
                 return wire_messages.WireDied(event.detail, is_unbegun=False)

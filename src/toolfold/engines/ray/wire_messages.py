@@ -143,8 +143,8 @@ class WireEnded(msgspec.Struct, array_like=True, forbid_unknown_fields=True, tag
     files: tuple[File, ...]
     deleted: frozenset[str]
     notes: tuple[str, ...]
-    unmade_calls: tuple[str, ...]
     keeps_session: bool
+    unmade_calls: tuple[str, ...] = ()
 
 
 class WireDied(msgspec.Struct, array_like=True, forbid_unknown_fields=True, tag=5, gc=False):
