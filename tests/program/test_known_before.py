@@ -433,7 +433,7 @@ async def test_a_library_that_is_not_there_is_told_before_the_first_call() -> No
     assert (outcome.status, made) == ("rejected", [])
     assert str(outcome.problem) == (
         "line 3: 'left_pad' (package 'left-pad') is not installed here; use the standard library or call a tool: note, "
-        "search_tools; installed are numpy, pandas, matplotlib, scipy, sklearn, sympy, openpyxl; "
+        "search_tools; installed are numpy, pandas, matplotlib, scipy, sklearn, seaborn, sympy, openpyxl, tabulate; "
         "the operator can add 'left-pad' to libraries.packages\n"
         "import left_pad\n       ^"
     )

@@ -9,6 +9,7 @@ from toolfold.engines.process.doctor import PROBE
 from toolfold.engines.process.jail_layout import library_entries
 from toolfold.engines.process.zygote import Zygote
 from toolfold.engines.process.zygote_launch import LANDLOCK, NAMESPACE, LaunchPlan, Tier
+from toolfold.runtime import Runtime
 
 both_tiers = pytest.mark.parametrize("tier", [NAMESPACE, LANDLOCK], ids=lambda tier: tier.name)
 
@@ -136,3 +137,23 @@ def _install(site: Path, name: str, paths: list[str], *requires: str) -> None:
         if not path.startswith(".."):
             (site / path).parent.mkdir(parents=True, exist_ok=True)
             (site / path).write_text("")
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("import io\nfrom tqdm import tqdm\nsum(tqdm(range(4), file=io.StringIO()))", 6),
+        ("from tabulate import tabulate\ntabulate([[1, 'a']], tablefmt='plain')", "1  a"),
+        ("from rich.console import Console\nfrom rich.table import Table\nConsole(width=40).print(Table('a'))\n1", 1),
+        ("from rich.markdown import Markdown\nfrom rich.syntax import Syntax\n1", 1),
+        ("from pydantic import BaseModel\nclass Row(BaseModel):\n    a: int\nRow(a='3')", {"a": 3}),
+        ("from dateutil import parser\nparser.parse('3 May 2024')", "2024-05-03T00:00:00"),
+        ("import seaborn as sns\ntype(sns.barplot(x=[1, 2], y=[3, 4])).__name__", "Axes"),
+        ("import pandas as pd\npd.DataFrame({'a': [1]}).to_markdown(index=False)", "|   a |\n|----:|\n|   1 |"),
+    ],
+)  # fmt: skip
+async def test_a_program_imports_what_models_usually_import(text: str, value: object) -> None:
+    async with Runtime(engine="process") as runtime:
+        outcome = await runtime.run(text)
+
+    assert (outcome.status, outcome.value) == ("finished", value)

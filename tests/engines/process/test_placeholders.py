@@ -64,7 +64,7 @@ async def test_another_library_is_not_installed_as_ever(runtime: Runtime) -> Non
     assert outcome.problem is not None
     assert outcome.problem.message == (
         "'torch' is not installed here; use the standard library or call a tool: price, search_tools; "
-        "installed are numpy, pandas, matplotlib, scipy, sklearn, sympy, openpyxl; "
+        "installed are numpy, pandas, matplotlib, scipy, sklearn, seaborn, sympy, openpyxl, tabulate; "
         "the operator can add 'torch' to libraries.packages"
     )
 

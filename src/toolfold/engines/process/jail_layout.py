@@ -304,6 +304,7 @@ def _parent(path: str) -> str:
 ROOTS: Final = (
     "numpy", "pandas", "matplotlib", "scipy", "scikit-learn", "seaborn", "statsmodels", "plotly", "sympy", "mpmath",
     "openpyxl", "xlsxwriter", "xlrd", "tabulate", "pytz",
+    "pydantic", "python-dateutil", "rich", "tqdm",
 )  # fmt: skip
 """Distributions that programs may import where they are installed; the second row is what pandas imports if asked."""
 

@@ -38,7 +38,12 @@ _BLOCKED: Final = (
 """Modules, why they cannot work, and whether a tool can do it instead."""
 _NEED_TK: Final = frozenset({"idlelib", "tkinter", "turtle", "turtledemo"})
 """Some builds of Python cannot even import these."""
-_OF_DATA: Final = frozenset({"matplotlib", "mpmath", "numpy", "openpyxl", "pandas", "scipy", "sklearn", "sympy"})
+_OF_DATA: Final = frozenset(
+    {
+        "dateutil", "matplotlib", "mpmath", "numpy", "openpyxl", "pandas", "scipy", "seaborn", "sklearn", "sympy",
+        "tabulate", "tqdm",
+    }
+)  # fmt: skip
 """Modules of the extra `data`."""
 _ALWAYS: Final = frozenset({"tools", "__main__"}) | NOTEBOOK_MODULES
 
