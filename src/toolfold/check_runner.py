@@ -69,7 +69,7 @@ class Checks:
         self._large = LargeChecks()
 
     def check_at_once(
-        self, text: str, checker: Checker, limits: Limits, known_names: frozenset[str]
+        self, text: str, checker: Checker, limits: Limits, known_names: frozenset[str] | None
     ) -> Program | Problem | None:
         """The verdict on a text that needs nothing but the static rules, as most; `None` leaves it to `check`.
 
@@ -84,7 +84,7 @@ class Checks:
 
     async def check(
         self, text: str, specs: tuple[ToolSpec, ...], *, checker: Checker, limits: Limits,
-        known_names: frozenset[str], file_names: Callable[[], Iterable[str]], has_stdin: bool = False,
+        known_names: frozenset[str] | None, file_names: Callable[[], Iterable[str]], has_stdin: bool = False,
         tenant: str = "",
     ) -> Program | Problem:  # fmt: skip
         """The program, or why it will not run. Among the files that it is given there may be modules."""
@@ -130,13 +130,13 @@ class Checks:
         return self._engine.capabilities.library_sets
 
     async def _type_problem(
-        self, program: Program, specs: Sequence[ToolSpec], known_names: frozenset[str]
+        self, program: Program, specs: Sequence[ToolSpec], known_names: frozenset[str] | None
     ) -> Problem | None:
         if self._types is None:
             from toolfold.engines.monty import type_checker  # noqa: PLC0415  # start-up time
 
             self._types = type_checker()
-        return await self._types.problem(program.text, specs, known_names=known_names)
+        return await self._types.problem(program.text, specs, known_names=known_names or ())
 
 
 class LargeChecks:
@@ -146,7 +146,7 @@ class LargeChecks:
         self._slots = _ProcessSlots()
 
     async def check(
-        self, text: str, tools: Sequence[ToolSpec], *, limits: Limits | None, known_names: Container[str],
+        self, text: str, tools: Sequence[ToolSpec], *, limits: Limits | None, known_names: Container[str] | None,
         library_sets: Sequence[InstalledSet] | None = None, has_stdin: bool = False, tenant: str = "",
     ) -> Program | Problem:  # fmt: skip
         """As `Checker.check`; the same verdict for the same text, however busy the host is."""
@@ -275,7 +275,7 @@ def main() -> None:
 
 
 def _verdict(
-    text: str, tools: Sequence[ToolSpec], limits: Limits | None, known_names: Container[str],
+    text: str, tools: Sequence[ToolSpec], limits: Limits | None, known_names: Container[str] | None,
     library_sets: Sequence[InstalledSet] | None, has_stdin: bool,
 ) -> _Verdict:  # fmt: skip
     if (problem := too_many_nodes(text)) is not None:

@@ -56,6 +56,12 @@ class OutcomeViews:
         verb = "was" if len(calls) == 1 and not calls[0].endswith("times)") else "were"
         return f"not made: {', '.join(calls)} {verb} never awaited" if calls else ""
 
+    @property
+    def line_hints(self) -> list[str]:
+        """The hints about a line of the program: what is probably wrong there."""
+        hints: Sequence[str] = getattr(self, "hints")  # noqa: B009  # a field of the class that inherits this
+        return [hint for hint in hints if hint.startswith("line ")]
+
     def _repr_html_(self) -> str:
         return f'<div style="font-family:sans-serif;font-size:13px">{"".join(_parts(self))}</div>'
 

@@ -106,6 +106,24 @@ def test_calls_that_were_not_made_are_the_first_that_a_reader_of_any_interface_r
     assert line in outcome._repr_html_()
 
 
+def test_probable_mistakes_are_the_first_that_a_reader_of_any_interface_reads(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    line = "line 7: {total} stands in a text that is no f-string; write f before its quote"
+    outcome = Outcome(execution_id="1", status="finished", stdout="out\n", value=1, hints=("one call only", line))
+
+    outcome_output.print_text(outcome)
+    body = outcome_bodies.outcome_response(outcome, session="s", files=[]).body
+
+    assert capsys.readouterr() == ("out\n", f"toolfold: hint: {line}\n")
+    assert at_mcp(outcome) == (False, f"[Script executed successfully] {line}\nout\n")
+    assert body["stdout"] == f"{line}\nout\n"
+    assert json.loads(callback.to_json(outcome, (), callback.Frame(timeout_seconds=5)))["stdout"] == f"{line}\nout\n"
+    assert at_frameworks(outcome) == (False, f"{line}\nout\nValue: 1")
+    assert pydantic_ai.to_return(outcome).return_value == {"printed": f"{line}\nout", "result": 1}
+    assert executor._render(outcome, ())["output"] == f"{line}\nout\n"
+
+
 EXPECTED: dict[Callable[[Outcome], Any], dict[Status, Any]] = {
     at_callback: {
         "finished": (True, None),

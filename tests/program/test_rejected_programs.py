@@ -864,10 +864,11 @@ ARGUMENTS = [
 NOT_AWAITED = [
     pytest.param('price(ticker="A")\n', id="a statement"),
     pytest.param(
-        'async def main():\n    send_email(to="a@b.c", subject="s", body="b")\n', id="a statement in a function"
+        'async def main():\n    send_email(to="a@b.c", subject="s", body="b")\nawait main()\n',
+        id="a statement in a function",
     ),
     pytest.param(
-        'def main():\n    send_email(to="a@b.c", subject="s", body="b")\n', id="a statement in a plain function"
+        'def main():\n    send_email(to="a@b.c", subject="s", body="b")\nmain()\n', id="a statement in a plain function"
     ),
     pytest.param('from tools import price as quote\nquote(ticker="A")\n', id="a statement of an imported tool"),
     pytest.param('tools.async_price(ticker="A")\n', id="an awaitable attribute"),
@@ -885,7 +886,7 @@ NOT_AWAITED = [
     pytest.param("for row in get_users(limit=3):\n    print(row)\n", id="a loop"),
     pytest.param("rows = [row for row in get_users(limit=3)]\n", id="a comprehension"),
     pytest.param(
-        "def f():\n    return [row for row in get_users(limit=3)]\n", id="a comprehension in a plain function"
+        "def f():\n    return [row for row in get_users(limit=3)]\nf()\n", id="a comprehension in a plain function"
     ),
     pytest.param('if get_budget(team="a"):\n    print(1)\n', id="a condition"),
     pytest.param('ok = not get_budget(team="a")\n', id="not"),
@@ -895,7 +896,7 @@ NOT_AWAITED = [
     pytest.param('p = price(ticker="A")\nprint(p["value"])\n', id="a name that is subscripted"),
     pytest.param('p = price(ticker="A")\nprint(p)\n', id="a name that is printed"),
     pytest.param(
-        "async def main():\n    rows = get_users(limit=3)\n    for row in rows:\n        print(row)\n",
+        "async def main():\n    rows = get_users(limit=3)\n    for row in rows:\n        print(row)\nawait main()\n",
         id="a name that is looped over in a function",
     ),
     pytest.param('result = price(ticker="A")\nprint(result["value"])\n', id="result, used as a value"),

@@ -365,8 +365,9 @@ def _is_taped(request: RunRequest) -> bool:
     return (request.can_pause or request.is_durable) and not (request.session and request.session.keeps_names)
 
 
-def _known_names(request: RunRequest) -> frozenset[str]:
-    return frozenset(request.session.names) if request.session is not None else frozenset()
+def _known_names(request: RunRequest) -> frozenset[str] | None:
+    session = request.session
+    return frozenset(session.names) if session is not None and session.keeps_names else None
 
 
 def _with_input(request: RunRequest, program: Program) -> Program:

@@ -30,23 +30,36 @@ from toolfold.program.reader_facts import Function
 from toolfold.program.rules.arguments import Fault
 from toolfold.program.rules.coroutines import coroutine_faults
 from toolfold.program.rules.imports import argv_faults, import_faults, input_faults, missing_package, outward_faults
+from toolfold.program.rules.own_classes import class_faults
 from toolfold.program.rules.own_functions import arity_faults, attribute_faults
 from toolfold.program.rules.reachability import Reachability
 from toolfold.program.rules.reply_keys import reply_faults
+from toolfold.program.rules.silent_mistakes import (
+    guard_faults,
+    handler_faults,
+    text_faults,
+    uncalled_faults,
+    uncalled_value_faults,
+    value_faults,
+)
 from toolfold.program.rules.tool_calls import ToolCallCheck, stand_ins
 from toolfold.program.rules.tool_uses import stream_faults, tool_use_faults
 from toolfold.program.rules.undefined_names import Bindings
 
-_RULES: Final = (arity_faults, attribute_faults, coroutine_faults, argv_faults)
+_RULES: Final = (
+    argv_faults, arity_faults, attribute_faults, class_faults, coroutine_faults, guard_faults, handler_faults,
+    text_faults, uncalled_value_faults, value_faults,
+)  # fmt: skip
 """For programs whose names can all be seen."""
 _LIMITS: Final = Limits()
 _NOTHING: Final[frozenset[str]] = frozenset()
+_MOST_HINTS: Final = 3
 _PRESETS: Final = frozenset(PRESET_NAMES)
 
 
 def check(
     text: str, tools: Sequence[ToolSpec] = (), *, limits: Limits = _LIMITS, installed: Container[str] | None = None,
-    known_names: Container[str] = _NOTHING,
+    known_names: Container[str] | None = None,
 ) -> Program | Problem:  # fmt: skip
     """Check one program; keep a `Checker` to check many against the same tools."""
     return Checker(tools).check(text, limits=limits, installed=installed, known_names=known_names)
@@ -59,7 +72,7 @@ class Checker:
         self._tools = tools
 
     def check(
-        self, text: str, *, limits: Limits | None = None, known_names: Container[str] = _NOTHING,
+        self, text: str, *, limits: Limits | None = None, known_names: Container[str] | None = None,
         installed: Container[str] | None = None, library_sets: Sequence[InstalledSet] | None = None,
         has_stdin: bool = False,
     ) -> Program | Problem:  # fmt: skip
@@ -68,7 +81,7 @@ class Checker:
         Args:
             text: The program.
             limits: Only `program_bytes` matters here.
-            known_names: Names that a session holds from earlier programs.
+            known_names: Names that a session holds from earlier programs; `None` outside of a session that holds any.
             installed: Top-level modules beyond the standard library, the program's own files included; `None` judges
                 none.
             library_sets: What was installed for programs, of which it may need one; `None` where nothing can be.
@@ -95,23 +108,27 @@ class Checker:
         late = late_error(text, tree, reader)
         if late is not None:
             return late
+        is_session, names = known_names is not None, known_names or _NOTHING
         reachability = Reachability(tree, reader)
-        calls = ToolCallCheck(reader, self._index, known_names, reachability)
+        calls = ToolCallCheck(reader, self._index, names, reachability)
         rules = _RULES if has_stdin else (*_RULES, input_faults)
-        fault = min(
-            self._faults(tree, reader, known_names, installed, library_sets, rules, calls, reachability),
-            key=_position,
-            default=None,
+        faults = sorted(
+            self._faults(tree, reader, names, installed, library_sets, rules, calls, reachability), key=_position
         )
+        if not (is_session or reader.names.is_dynamic):
+            faults += uncalled_faults(tree, reader, calls.tools, reachability)
+        fault = next((fault for fault in faults if fault.is_certain), None)
         if fault is not None:
             return problem_at_byte(text, fault.kind, fault.message, *_position(fault))
         for package, line in packages:
             reason = missing_package(package, self._index, installed, library_sets)
             if reason is not None:
                 return problem_at(original_text, "import", reason, line, None)
-        if calls.caught is not None:
-            notes = (*notes, f"line {_position(calls.caught)[0]}: {calls.caught.message}")
-        preset = self._preset_names(reader, known_names)
+        suspicions = faults if calls.caught is None else [*faults, calls.caught]
+        if suspicions:
+            lines = dict.fromkeys(f"line {_position(fault)[0]}: {fault.message}" for fault in suspicions)
+            notes = (*notes, *islice(lines, _MOST_HINTS))
+        preset = self._preset_names(reader, names)
         return Program(
             text=text,
             library_set=library_set(text, reader, preset, library_sets or ()),

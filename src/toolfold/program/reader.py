@@ -118,6 +118,8 @@ def _try(walk: Walk, node: ast.Try, scope: Scope, guard: Guard) -> None:
     walk.push(node.finalbody, scope, guard)
     if node.finalbody:
         walk.shape.tries_with_finally.append(node)
+    if len(node.handlers) > 1 and node.__class__ is ast.Try:
+        walk.shape.long_tries.append(node)
 
 
 def _with(walk: Walk, node: ast.With | ast.AsyncWith, scope: Scope, guard: Guard) -> None:
@@ -159,6 +161,11 @@ def _return(walk: Walk, node: ast.Return, scope: Scope, guard: Guard) -> None:
     if scope.kind is Kind.MODULE:
         walk.shape.top_level_returns.append(node)
     walk.push((node.value,), scope, guard)
+
+
+def _raise(walk: Walk, node: ast.Raise, scope: Scope, guard: Guard) -> None:
+    walk.shape.raises.append(NodeUse(node, scope, guard))
+    walk.push((node.exc, node.cause), scope, guard)
 
 
 def _type_parameters(walk: Walk, node: Any, scope: Scope, guard: Guard) -> Scope:
@@ -217,6 +224,7 @@ BLOCK_HANDLERS: Final[dict[type[ast.AST], Handler]] = {
     ast.MatchStar: _capture,
     ast.MatchMapping: _mapping,
     ast.Return: _return,
+    ast.Raise: _raise,
 }
 if hasattr(ast, "TypeAlias"):  # from Python 3.12 on
     BLOCK_HANDLERS[ast.TypeAlias] = _type_alias
@@ -312,7 +320,12 @@ def _statement(walk: Walk, node: ast.Expr, scope: Scope, guard: Guard) -> None:
     walk.values.spoiled.add(value)
     if value.__class__ is ast.Call:
         walk.values.dropped.append(NodeUse(value, scope, guard))
-    walk.stack.append((value, scope, guard))
+    if value.__class__ is not ast.Constant:
+        walk.stack.append((value, scope, guard))
+
+
+def _joined(walk: Walk, node: ast.JoinedStr, scope: Scope, guard: Guard) -> None:
+    walk.push((part for part in node.values if part.__class__ is not ast.Constant), scope, guard)
 
 
 def _spoil_operands(walk: Walk, node: Any, scope: Scope, guard: Guard) -> None:
@@ -385,6 +398,7 @@ USE_HANDLERS: Final[dict[type[ast.AST], Handler]] = {
     ast.Expr: _statement,
     ast.Subscript: _subscript,
     ast.FormattedValue: _spoil_value,
+    ast.JoinedStr: _joined,
     ast.Starred: _spoil_value,
     ast.AugAssign: _augment,
     ast.BinOp: _spoil_operands,

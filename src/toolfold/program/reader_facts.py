@@ -205,6 +205,8 @@ class ValueFacts:
     """Values of `async for` and `async with`, with the second word."""
     handled: list[NodeUse] = field(default_factory=list)
     """Types of exception handlers."""
+    braces: list[NodeUse] = field(default_factory=list)
+    """Texts with a brace that are neither f-strings nor docstrings."""
 
 
 @dataclass(slots=True)
@@ -214,6 +216,9 @@ class ShapeFacts:
     kinds: set[type[ast.AST]] = field(default_factory=set)
     top_level_returns: list[ast.Return] = field(default_factory=list)
     tries_with_finally: list[ast.Try] = field(default_factory=list)
+    long_tries: list[ast.Try] = field(default_factory=list)
+    """Those with several handlers."""
+    raises: list[NodeUse] = field(default_factory=list)
     captures: int = 0
     most_loops: int = 0
 
@@ -367,10 +372,12 @@ def _import_from(walk: Walk, node: ast.ImportFrom, scope: Scope, guard: Guard) -
             walk.names.is_dynamic = True
 
 
-def _constant(walk: Walk, node: ast.Constant, _scope: Scope, _guard: Guard) -> None:
+def _constant(walk: Walk, node: ast.Constant, scope: Scope, guard: Guard) -> None:
     value = node.value
     if value.__class__ is str:
         walk.values.key_names.add(value)
+        if "{" in value:
+            walk.values.braces.append(NodeUse(node, scope, guard))
         if ".py" in value:
             walk.names.mentions_files = True
 

@@ -115,8 +115,8 @@ def shared_sentences(descriptions: Sequence[Sequence[str]]) -> tuple[str, ...]:
 
 
 def first_line(outcome: Outcome) -> str:
-    """What a model has to know first of a program that finished: calls that it wrote and that were not made."""
-    return outcome.unmade_line if outcome.status == "finished" else ""
+    """What a model has to know first of a program that finished: calls that were not made, and probable mistakes."""
+    return "; ".join(filter(None, [outcome.unmade_line, *outcome.line_hints])) if outcome.status == "finished" else ""
 
 
 def lessons(outcome: Outcome) -> Iterator[str]:

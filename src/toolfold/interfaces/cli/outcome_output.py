@@ -67,8 +67,8 @@ def _notes(outcome: Outcome) -> list[str]:
     if outcome.problem is not None and outcome.problem.kind != "exception":
         notes.append(f"{str(outcome.problem).rstrip()}\n")
     # Whoever reads why a program failed, at a terminal or in a log, needs the next step as well.
-    if outcome.problem is not None or sys.stderr.isatty():
-        notes += [f"toolfold: hint: {hint}\n" for hint in outcome.hints]
+    is_read = outcome.problem is not None or sys.stderr.isatty()
+    notes += [f"toolfold: hint: {hint}\n" for hint in (outcome.hints if is_read else outcome.line_hints)]
     if outcome.value is not None and sys.stderr.isatty():
         notes.append(f"toolfold: value: {shorten(repr(outcome.value), _SHOWN_VALUE)}\n")
     return notes

@@ -235,6 +235,8 @@ class Fault(NamedTuple):
     kind: ProblemKind
     message: str
     node: ast.AST
+    is_certain: bool = True
+    """Of one that may be meant so, the outcome has a hint."""
 
 
 class InputSignature:

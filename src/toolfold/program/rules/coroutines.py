@@ -10,12 +10,16 @@ from collections.abc import Iterator
 from typing import Final
 
 from toolfold.program.reader import ProgramReader
-from toolfold.program.reader_facts import Kind, NodeUse, Scope, is_generator
+from toolfold.program.reader_facts import Kind, NodeUse, Scope, is_generator, last_name
 from toolfold.program.rules.arguments import Fault
+from toolfold.program.rules.own_classes import OwnClasses
 from toolfold.program.rules.own_functions import own_function
 from toolfold.program.rules.reachability import Reachability
 
-_ITERATING: Final = frozenset({"all", "any", "dict", "list", "max", "min", "set", "sorted", "sum", "tuple"})
+_ITERATING: Final = frozenset(
+    {"all", "any", "Counter", "deque", "dict", "enumerate", "extend", "fmean", "frozenset", "fsum", "join", "list",
+     "max", "mean", "median", "min", "set", "sorted", "sum", "tuple", "zip"}
+)  # fmt: skip
 _CONSUMING: Final = _ITERATING | frozenset(
     {"abs", "bool", "enumerate", "filter", "float", "frozenset", "int", "iter", "len", "map", "next", "print"}
     | {"reversed", "round", "str", "zip"}
@@ -29,12 +33,12 @@ def coroutine_faults(reader: ProgramReader, reachability: Reachability) -> Itera
     may_gather = "gather" in reader.names.attributes or "asyncio" in reader.names.modules
     if not (may_gather or reader.names.coroutines or reader.values.awaited):
         return
-    unawaited = _Unawaited(reader)
+    unawaited = _Unawaited(reader, reachability)
     for use in reader.calls:
         callee = use.node.func
         fault = None
-        if callee.__class__ is ast.Name and callee.id in _ITERATING and reader.values.awaited:
-            fault = _async_generator(use, callee.id)
+        if reader.values.awaited and (name := last_name(callee)) in _ITERATING:
+            fault = _async_generator(use, name)
         is_gather = may_gather and _is_gather(callee, use.scope)
         if fault is None and is_gather:
             fault = _gathered(use, unawaited.dropped, reader)
@@ -46,13 +50,15 @@ def coroutine_faults(reader: ProgramReader, reachability: Reachability) -> Itera
 class _Unawaited:
     """Calls whose value is used as no coroutine can be."""
 
-    def __init__(self, reader: ProgramReader) -> None:
+    def __init__(self, reader: ProgramReader, reachability: Reachability) -> None:
         self._reader = reader
+        self._reachability = reachability
+        self._classes = OwnClasses(reader, reachability)
         self.dropped = {use.node for use in reader.values.dropped}
         self._spoiled: set[ast.expr] | None = None
 
     def fault_of(self, use: NodeUse, *, is_gather: bool) -> Fault | None:
-        if not is_gather and getattr(use.node.func, "id", None) not in self._reader.names.coroutines:
+        if not is_gather and last_name(use.node.func) not in self._reader.names.coroutines:
             return None
         if self._spoiled is None:
             self._spoiled = self._reader.values.spoiled | self._consumed()
@@ -62,6 +68,7 @@ class _Unawaited:
         name = self._name_of(use, is_gather=is_gather)
         if name is None:
             return None
+        name = name if isinstance(use.node.func, ast.Name) else ast.unparse(use.node.func)
         replacement = f"await {name}(...)" if use.scope.can_await else f"asyncio.run({name}(...))"
         return Fault("not_awaited", f"{name!r} is called but never awaited; write '{replacement}'", use.node)
 
@@ -69,7 +76,7 @@ class _Unawaited:
         """Name of the called function, if its result has to be awaited."""
         if is_gather and use.node not in self.dropped:
             return ast.unparse(use.node.func)
-        function = own_function(use, self._reader)
+        function = own_function(use, self._reader) or self._classes.method(use)
         is_coroutine = isinstance(function, ast.AsyncFunctionDef) and not is_generator(function)
         return function.name if function is not None and is_coroutine else None
 
@@ -89,18 +96,26 @@ class _Unawaited:
             is_plain = scope.kind in (Kind.MODULE, Kind.FUNCTION) and name not in scope.declarations
             if not is_plain or name in scope.rebound:
                 continue
-            reads = [use.node for use in self._reader.names.loads.get(name, ()) if use.scope.find(name) is scope]
-            if reads and all(node in spoiled for node in reads):
+            reads = [use for use in self._reader.names.loads.get(name, ()) if use.scope.find(name) is scope]
+            misused = [use for use in reads if use.node in spoiled]
+            if misused and (len(misused) == len(reads) or any(map(self._raises, misused))):
                 calls.add(call)
         return calls
+
+    def _raises(self, use: NodeUse) -> bool:
+        """Whether a coroutine certainly raises where it is read, whatever else is done with it."""
+        path = self._reachability.around(use)
+        return bool(path) and isinstance(path[-1], ast.For | ast.comprehension | ast.BinOp | ast.Subscript)
 
 
 def _gathered(use: NodeUse, dropped: set[ast.expr], reader: ProgramReader) -> Fault | None:
     call = use.node
-    if len(call.args) == 1 and isinstance(call.args[0], _LISTS):
-        return Fault(
-            "arguments", "'gather' takes the calls one by one, not in a list; write 'gather(*[...])'", call.args[0]
-        )
+    only = call.args[0] if len(call.args) == 1 else call
+    owner = use.scope.find(only.id) if isinstance(only, ast.Name) else None
+    is_list = owner is not None and only.id not in owner.rebound and isinstance(owner.values.get(only.id), _LISTS)
+    if is_list or isinstance(only, _LISTS):
+        change = f"gather(*{only.id})" if is_list else "gather(*[...])"
+        return Fault("arguments", f"'gather' takes the calls one by one, not in a list; write '{change}'", only)
     awaits_later = any(node.lineno >= call.lineno for node in reader.values.awaited)
     if call in dropped and call.args and not awaits_later:
         return Fault("not_awaited", "'gather' is called but never awaited; write 'await asyncio.gather(...)'", call)
@@ -121,8 +136,9 @@ def _meaning(name: str, scope: Scope) -> str:
 
 def _async_generator(use: NodeUse, name: str) -> Fault | None:
     """`sum(await f(x) for x in xs)`: Python makes that an async generator, which only `async for` reads."""
-    argument = use.node.args[0] if use.node.args else None
-    if not isinstance(argument, ast.GeneratorExp) or use.scope.find(name) is not None or not _awaits(argument):
+    argument, callee = use.node.args[0] if use.node.args else None, use.node.func
+    is_own = isinstance(callee, ast.Name) and use.scope.find(name) is not None and not _meaning(name, use.scope)
+    if not isinstance(argument, ast.GeneratorExp) or is_own or not _awaits(argument):
         return None
     return Fault(
         "not_awaited",

@@ -21,7 +21,7 @@ def arity_faults(reader: ProgramReader, reachability: Reachability) -> Iterator[
         return
     for use in reader.calls:
         function = own_function(use, reader)
-        fault = function and _arity(use.node, function)
+        fault = function and arity_fault(use.node, function.name, function.args)
         if fault and reachability.runs(use, CATCHES_TYPES):
             yield fault
 
@@ -38,16 +38,16 @@ def own_function(use: NodeUse, reader: ProgramReader) -> Function | None:
     return function if function is not None and not function.decorator_list else None
 
 
-def _arity(call: ast.Call, function: Function) -> Fault | None:
+def arity_fault(call: ast.Call, name: str, spec: ast.arguments, *, skip: int = 0) -> Fault | None:
+    """What is wrong with the arguments of a call, if anything; the first `skip` parameters get theirs from Python."""
     if any(isinstance(argument, ast.Starred) for argument in call.args) or any(
         word.arg is None for word in call.keywords
     ):
         return None
-    spec = function.args
-    positional = [argument.arg for argument in (*spec.posonlyargs, *spec.args)]
+    positional = [argument.arg for argument in (*spec.posonlyargs, *spec.args)][skip:]
     only_positional = {argument.arg for argument in spec.posonlyargs}
     keyword_names = {word.arg for word in call.keywords}
-    takes = f"{function.name!r} takes {_join_names([*positional, *(argument.arg for argument in spec.kwonlyargs)])}"
+    takes = f"{name!r} takes {_join_names([*positional, *(argument.arg for argument in spec.kwonlyargs)])}"
     if len(call.args) > len(positional) and spec.vararg is None:
         return Fault("arguments", f"{takes}; got {len(call.args)} positional arguments", call.args[len(positional)])
     accepted_names = {*positional, *(argument.arg for argument in spec.kwonlyargs)} - only_positional
@@ -56,11 +56,11 @@ def _arity(call: ast.Call, function: Function) -> Fault | None:
             return Fault("arguments", f"{takes}; it has no argument {word.arg!r}", word)
         if word.arg in positional[: len(call.args)] and word.arg not in only_positional:
             return Fault("arguments", f"{takes}; it got {word.arg!r} twice", word)
-    needed = positional[len(call.args) : len(positional) - len(spec.defaults)]
+    needed = positional[len(call.args) : max(0, len(positional) - len(spec.defaults))]
     needed += [
         argument.arg for argument, default in zip(spec.kwonlyargs, spec.kw_defaults, strict=True) if default is None
     ]
-    missing = [name for name in needed if name not in keyword_names]
+    missing = [needed_name for needed_name in needed if needed_name not in keyword_names]
     return Fault("arguments", f"{takes}; {_join_names(missing)} is missing", call) if missing else None
 
 

@@ -102,6 +102,44 @@ class Reachability:
     def path_in_program(self, node: ast.AST) -> list[ast.AST] | None:
         return self.path_to(node, self._tree.body)
 
+    def around(self, use: NodeUse) -> list[ast.AST]:
+        """The nodes around a use, from the statement of its function or of the program inwards."""
+        scope: Scope | None = use.scope
+        while scope is not None and not isinstance(scope.node, Function):
+            scope = scope.parent
+        return self.path_to(use.node, self._body_of(scope)) or []
+
+    def value_of(self, node: ast.Name, use: NodeUse) -> ast.expr | None:
+        """The value that a name certainly has at a use: that of its one assignment, or of the last one before."""
+        owner = use.scope.find(node.id)
+        if owner is None or owner.kind not in (Kind.MODULE, Kind.FUNCTION) or node.id in owner.declarations:
+            return None
+        if node.id not in owner.rebound:
+            return owner.values.get(node.id)
+        if owner is not use.scope or any(node.id in scope.declarations for scope in owner.scopes):
+            return None
+        return self._value_before(node, self._body_of(owner))
+
+    def _body_of(self, scope: Scope | None) -> list[ast.stmt]:
+        return scope.node.body if scope is not None and isinstance(scope.node, Function) else self._tree.body
+
+    def _value_before(self, node: ast.Name, body: list[ast.stmt]) -> ast.expr | None:
+        path = self.path_to(node, body) or []
+        blocks = [(None, body), *((step, block) for step in path for block in _blocks(step))]
+        for outer, block in reversed(blocks):
+            at = next((index for index, statement in enumerate(block) if any(statement is x for x in path)), None)
+            if at is None:
+                continue
+            for statement in reversed(block[:at]):
+                match statement:
+                    case ast.Assign(targets=[ast.Name(id=name)], value=value) if name == node.id:
+                        return value
+                if _binds(statement, node.id):
+                    return None
+            if outer is not None and not isinstance(outer, ast.If) and _binds(outer, node.id):
+                return None
+        return None
+
     def path_to(self, node: ast.AST, body: list[ast.stmt]) -> list[ast.AST] | None:
         """The nodes around one, from the statement of the block inwards, without itself."""
         line = getattr(node, "lineno", 0)
@@ -365,6 +403,23 @@ def _may_drop(call: ast.AST | None) -> bool:
     if not isinstance(call, ast.Call) or last_name(call.func) not in _USING:
         return True
     return any(isinstance(argument, ast.List | ast.Tuple) and not argument.elts for argument in call.args)
+
+
+def _blocks(node: ast.AST) -> Iterator[list[ast.stmt]]:
+    for field in _BLOCKS:
+        block = getattr(node, field, None)
+        if isinstance(block, list):
+            yield block
+
+
+def _binds(statement: ast.AST, name: str) -> bool:
+    """Whether anything in a statement may bind a name."""
+    for node in ast.walk(statement):
+        if isinstance(node, ast.Name) and node.id == name and not isinstance(node.ctx, ast.Load):
+            return True
+        if name in (getattr(node, "name", None), getattr(node, "asname", None), getattr(node, "rest", None)):
+            return True
+    return False
 
 
 def _is_exit(node: ast.AST) -> bool:
