@@ -182,6 +182,7 @@ async def test_a_run_returns_when_its_cancelled_tools_have_ended(ends: str) -> N
     assert steps == ["cleaned up", "returned"]
 
 
+@pytest.mark.long
 async def test_a_tool_that_cannot_be_cancelled_does_not_keep_its_program_for_ever() -> None:
     is_over = asyncio.Event()
 

@@ -287,7 +287,7 @@ class ExecutionCalls:
 # Must not know what serving a call means.
 
 
-_CANCEL_SECONDS: Final = 2.0
+_CANCEL_SECONDS: Final = 5.0
 
 
 class Dispatch:
