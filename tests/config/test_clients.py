@@ -212,6 +212,8 @@ DEEP = "is nested too deeply to be read; remove unneeded brackets"
 LEVELS = "\n".join(f"x{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]" for n in range(1, 60))
 MERGES = "\n".join(f"m{n}: &b{n} {{<<: [*b{n - 1}, *b{n - 1}], k{n}: 1}}" for n in range(1, 60))
 HOSTILE = {
+    "a type that is none": ("opencode.json", '{"mcp": {"b": {"type": [{}], "command": {"path": []}, "env_keys": 7}}}', None),
+    "a setting of another client": (".zed/settings.json", '{"mcp": {"b": {"type": {}}}, "context_servers": {"c": 7}}', None),
     "deep TOML": (".codex/config.toml", "a = " + "[" * 50_000, DEEP),
     "deep tables": (".codex/config.toml", "a = " + "{a = " * 50_000, DEEP),
     "not TOML": (".codex/config.toml", "a = = 1", "not TOML: Invalid value (at line 1, column 5)"),

@@ -144,7 +144,9 @@ def sections_of(document: Mapping[str, Any], folder: Path, file_name: str) -> It
         is_opencode = file_name.startswith("opencode")
         places.append(("mcp.servers", None if is_opencode else within.get("servers")))
         typed = {
-            name: entry for name, entry in within.items() if isinstance(entry, dict) and entry.get("type") in _TYPES
+            name: entry
+            for name, entry in within.items()
+            if isinstance(entry, dict) and str(entry.get("type")) in _TYPES
         }
         places.append(("mcp", within if is_opencode else typed or None))
     projects = document.get("projects")

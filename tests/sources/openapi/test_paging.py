@@ -183,6 +183,10 @@ UNREAD = {
         Style({"per_page": NUMBER}, lambda q, at: {"items": rows(0), "next": "https://x.example/l/2"}, lambda q: 0),
         "the next page is at another address",
     ),
+    "an address that is none": (
+        Style({"per_page": NUMBER}, lambda q, at: (rows(0), {"Link": '<https://[x>; rel="next"'}), lambda q: 0),
+        "the next page is at another address",
+    ),
     "a cursor that leads to its own page": (
         Style({"cursor": TEXT}, lambda q, at: {"items": rows(at), "next_cursor": "t1"}, tokened("cursor")),
         "the next page that the reply names is the same page",

@@ -11,7 +11,7 @@ import contextlib
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
-from urllib.parse import parse_qsl, urlencode, urlsplit
+from urllib.parse import parse_qsl, urlencode
 
 import msgspec
 
@@ -95,7 +95,7 @@ def following_page(
     facts, items = _facts(headers, body), _items(body)
     url = _next_url(str(headers.get("link", "")), facts)
     if url is not None:
-        query = urlsplit(url).query
+        query = url.partition("#")[0].partition("?")[2]
         following = Following(query) if query else Following(unread="the next page is at another address")
     else:
         following = _ReplyPage(facts, items, sent, page_query, parameters).following()
