@@ -47,8 +47,8 @@ from toolfold.program.rules.tool_uses import stream_faults, tool_use_faults
 from toolfold.program.rules.undefined_names import Bindings
 
 _RULES: Final = (
-    argv_faults, arity_faults, attribute_faults, class_faults, coroutine_faults, guard_faults, handler_faults,
-    text_faults, uncalled_value_faults, value_faults,
+    arity_faults, attribute_faults, class_faults, coroutine_faults, guard_faults, handler_faults, text_faults,
+    uncalled_value_faults, value_faults,
 )  # fmt: skip
 """For programs whose names can all be seen."""
 _LIMITS: Final = Limits()
@@ -93,12 +93,12 @@ class Checker:
         if isinstance(read, Problem):
             return self._with_hyphen(read)
         original_text, (text, tree, notes, packages) = text, read
-        if text.lstrip()[:1] in ("{", "["):
+        if tree.body and tree.body[0].__class__ is ast.Expr and text.lstrip()[:1] in ("{", "["):
             refusal = self._call_in_json(text)
             if refusal is not None:
                 return refusal
         reader = ProgramReader(tree)
-        replaced = stand_ins(tree, reader, self._index) if self._index.names.keys() & reader.root.functions else []
+        replaced = stand_ins(tree, reader, self._index) if reader.root.functions else []
         if replaced:
             checked = self.check(
                 _without_lines(text, replaced), limits=limits, known_names=known_names, installed=installed,
@@ -180,6 +180,8 @@ class Checker:
             yield from Bindings(tree, reader, self._index, known_names, reachability).faults()
             for faults in rules:
                 yield from faults(reader, reachability)
+            if "argv" in reader.names.attributes:
+                yield from argv_faults(reader, reachability)
             yield from tool_use_faults(reader, self._index, known_names, reachability)
             if reader.values.async_uses:
                 yield from stream_faults(reader, calls.tools, reachability)

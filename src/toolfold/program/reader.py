@@ -234,13 +234,9 @@ if hasattr(ast, "TypeAlias"):  # from Python 3.12 on
 # Calls and values, and what is done to them: awaited, dropped, subscripted, added, assigned.
 
 COROUTINE_ATTRIBUTES: Final = frozenset({"close", "send", "throw"})
-_QUIET: Final = frozenset({"assertRaises", "assertRaisesRegex", "raises", "Thread", "Timer", "register"})
-"""Functions that call others where an exception ends nothing."""
-_ADDING: Final = frozenset({"update", "setdefault", "__setitem__", "__ior__"})
-_ERROR_ATTRIBUTES: Final = frozenset({"exception", "wait", "done", "add_done_callback"})
 _DYNAMIC_ATTRIBUTES: Final = frozenset(
-    {"__builtins__", "__dict__", "__globals__", "_convert_", "_getframe", "currentframe", "f_globals", "f_locals",
-     "global_enum", "modules"}
+    {"FunctionType", "__builtins__", "__dict__", "__globals__", "_convert_", "_getframe", "currentframe", "f_globals",
+     "f_locals", "global_enum", "modules"}
 )  # fmt: skip
 
 
@@ -248,28 +244,10 @@ def _call(walk: Walk, node: ast.Call, scope: Scope, guard: Guard) -> None:
     walk.calls.append(NodeUse(node, scope, guard))
     push = walk.stack.append
     push((node.func, scope, guard))
-    if last_name(node.func) in _QUIET:
-        guard |= GUARDED
     for argument in node.args:
         push((argument, scope, guard))
     for keyword in node.keywords:
         push((keyword.value, scope, guard))
-        if keyword.arg == "return_exceptions":
-            walk.names.collects_errors = True
-    if isinstance(node.func, ast.Attribute) and node.func.attr in _ADDING:
-        walk.values.key_names.update(keyword.arg for keyword in node.keywords if keyword.arg)
-        if not _shows_keys(node, node.func.attr):
-            walk.values.additions.append(NodeUse(node.func.value, scope, guard))
-
-
-def _shows_keys(call: ast.Call, method: str) -> bool:
-    """Whether the keys that `update` and its like add are in the text."""
-    arguments = call.args if method == "update" else call.args[:1]
-    return all(keyword.arg is not None for keyword in call.keywords) and all(
-        isinstance(argument, ast.Constant)
-        or (isinstance(argument, ast.Dict) and all(isinstance(key, ast.Constant) for key in argument.keys))
-        for argument in arguments
-    )
 
 
 def _await(walk: Walk, node: ast.Await, scope: Scope, guard: Guard) -> None:
@@ -282,8 +260,6 @@ def _attribute(walk: Walk, node: ast.Attribute, scope: Scope, guard: Guard) -> N
     if node.ctx.__class__ is ast.Load:
         use = NodeUse(node, scope, guard)
         walk.names.attributes.setdefault(node.attr, []).append(use)
-        if node.attr in _ERROR_ATTRIBUTES:
-            walk.names.collects_errors = True
         if value.__class__ is ast.Name:
             walk.names.attribute_uses.append(use)
     else:

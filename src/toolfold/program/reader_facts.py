@@ -177,8 +177,6 @@ class NameFacts:
     """First parts of imported modules."""
     is_dynamic: bool = False
     """Names may be bound in ways that cannot be seen here."""
-    collects_errors: bool = False
-    """What a task raises may become a value, as by `gather(..., return_exceptions=True)`."""
     mentions_files: bool = False
     """A text in it names a file of Python, which it may write and import."""
 
@@ -196,10 +194,8 @@ class ValueFacts:
     """Calls that stand as statements of their own."""
     keys: list[NodeUse] = field(default_factory=list)
     """Subscripts with a text."""
-    key_names: set[str] = field(default_factory=set)
-    """Texts and keywords that stand elsewhere: stored, tested for, handed over."""
     additions: list[NodeUse] = field(default_factory=list)
-    """What is given keys that are not in the text."""
+    """What is given an item by a key that is not in the text."""
     subtractions: list[NodeUse] = field(default_factory=list)
     async_uses: list[tuple[NodeUse, str]] = field(default_factory=list)
     """Values of `async for` and `async with`, with the second word."""
@@ -301,7 +297,8 @@ def _postpones_annotations(tree: ast.Module) -> bool:
 # Names and imports: what a program binds, reads, and may bind unseen.
 
 _DYNAMIC_NAMES: Final = frozenset(
-    {"__builtins__", "__import__", "eval", "exec", "global_enum", "globals", "locals", "setattr", "vars"}
+    {"FunctionType", "__builtins__", "__import__", "eval", "exec", "global_enum", "globals", "locals", "setattr",
+     "vars"}
 )  # fmt: skip
 _SYMPY_BINDERS: Final = frozenset({"var", "vring", "vfield", "vfree_group", "init_session"})
 """Functions that bind names for their caller: `var('x')`, then `x`."""
@@ -317,8 +314,8 @@ def settle(walk: Walk) -> None:
         _SYMPY_BINDERS.isdisjoint(names.loads) and _SYMPY_BINDERS.isdisjoint(names.attributes)
     ):
         names.is_dynamic = True
-    if "__prepare__" in names.functions or "FunctionType" in names.attributes or "FunctionType" in names.loads:
-        names.is_dynamic = True  # other names than those of the text
+    if "__prepare__" in names.functions:
+        names.is_dynamic = True  # the names of a class are not those of the text
 
 
 def _name(walk: Walk, node: ast.Name, scope: Scope, guard: Guard) -> None:
@@ -375,7 +372,6 @@ def _import_from(walk: Walk, node: ast.ImportFrom, scope: Scope, guard: Guard) -
 def _constant(walk: Walk, node: ast.Constant, scope: Scope, guard: Guard) -> None:
     value = node.value
     if value.__class__ is str:
-        walk.values.key_names.add(value)
         if "{" in value:
             walk.values.braces.append(NodeUse(node, scope, guard))
         if ".py" in value:

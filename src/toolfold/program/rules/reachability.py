@@ -33,8 +33,13 @@ LOOPS: Final = (ast.For, ast.AsyncFor, ast.While)
 _CALLED_FOR_CERTAIN: Final = frozenset({"__init__", "__new__", "__post_init__", "__enter__", "__aenter__"})
 """Methods that run wherever their class is used; `__str__` and its like may never be called."""
 _FEW: Final = 20
+_COMPREHENSIONS: Final = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 _BLOCKS: Final = ("body", "orelse", "finalbody")
 _MOST_STEPS: Final = 1_000_000
+_ERROR_ATTRIBUTES: Final = frozenset({"exception", "wait", "done", "add_done_callback"})
+"""What a task raises may become a value by these, or by `gather(..., return_exceptions=True)`."""
+_QUIET: Final = frozenset({"assertRaises", "assertRaisesRegex", "raises", "Thread", "Timer", "register"})
+"""Functions that call others where an exception ends nothing."""
 
 
 class Reach(IntEnum):
@@ -52,20 +57,12 @@ class Reachability:
     """Judges places in one program, within a budget: after that, nothing is certain."""
 
     def __init__(self, tree: ast.Module, reader: ProgramReader) -> None:
-        self._tree = tree
+        self.tree = tree
         self._reader = reader
         self._budget = _MOST_STEPS
         self._functions: dict[tuple[ast.AST, Guard], Reach] = {}
         self._methods: dict[tuple[str, Guard], Reach] = {}
         self._after: dict[ast.stmt, Reach] = {}
-        names = reader.names
-        self._awaited = reader.values.awaited if names.collects_errors else None
-        """The only calls whose errors are certainly raised; `None` for all."""
-        self._has_own_managers = not names.functions.isdisjoint({"__exit__", "__aexit__"}) or any(
-            name in uses
-            for name in ("contextmanager", "asynccontextmanager")
-            for uses in (names.loads, names.attributes)
-        )
 
     def runs(self, use: NodeUse, guard: Guard = GUARDED) -> bool:
         """Whether the code that a use stands in is run when the program is, as far as anyone can see.
@@ -94,13 +91,32 @@ class Reachability:
                 body = body or scope.node.body
                 reach = min(reach, self._reach_of_function(scope.node, scope.parent, guard))
             scope = scope.parent
-        return reach and min(reach, self.reach_within(body or self._tree.body, use.node))
+        return reach and min(reach, self.reach_within(body or self.tree.body, use.node))
+
+    def may_be_uncalled(self, node: ast.AST) -> bool:
+        """Whether it is a function that is called in a loop which may have no round."""
+        steps = [*(self.path_in_program(node) or []), node]
+        if len(steps) < 2 or getattr(steps[-2], "func", None) is not node:
+            return False
+        for outer, inner in pairwise(steps):
+            if (
+                isinstance(outer, ast.For | ast.AsyncFor)
+                and inner is not outer.iter
+                and not self._has_rounds(outer.iter)
+            ):
+                return True
+            if isinstance(outer, _COMPREHENSIONS) and not isinstance(inner, ast.comprehension):
+                return not all(self._has_rounds(loop.iter) for loop in outer.generators)
+        return False
+
+    def _has_rounds(self, source: ast.expr) -> bool:
+        return isinstance(source, ast.List | ast.Tuple | ast.Dict | ast.Set) or self.constant(source) is True
 
     def stands_in_branch(self, node: ast.AST) -> bool:
         return any(isinstance(outer, ast.If | ast.IfExp) for outer in self.path_in_program(node) or ())
 
     def path_in_program(self, node: ast.AST) -> list[ast.AST] | None:
-        return self.path_to(node, self._tree.body)
+        return self.path_to(node, self.tree.body)
 
     def around(self, use: NodeUse) -> list[ast.AST]:
         """The nodes around a use, from the statement of its function or of the program inwards."""
@@ -121,7 +137,7 @@ class Reachability:
         return self._value_before(node, self._body_of(owner))
 
     def _body_of(self, scope: Scope | None) -> list[ast.stmt]:
-        return scope.node.body if scope is not None and isinstance(scope.node, Function) else self._tree.body
+        return scope.node.body if scope is not None and isinstance(scope.node, Function) else self.tree.body
 
     def _value_before(self, node: ast.Name, body: list[ast.stmt]) -> ast.expr | None:
         path = self.path_to(node, body) or []
@@ -230,6 +246,8 @@ class Reachability:
                 if inner is outer.body[0]:
                     return Reach.CERTAIN
                 return Reach.BRANCH if any(inner is x for x in outer.orelse) else Reach.LIKELY
+            case ast.Call(func=function) if inner is not function and last_name(function) in _QUIET:
+                return Reach.NEVER
             case ast.Assert(msg=message) if inner is message:
                 return Reach.BRANCH
             case ast.match_case():
@@ -299,11 +317,24 @@ class Reachability:
             self._functions[node, guard] = Reach.NEVER
             reach = Reach.NEVER if owner is None else self._reach_of_name(node.name, owner, guard)
             if any(map(_is_use, node.decorator_list)):
-                reach = Reach.BRANCH  # a decorator may call it, keep it or drop it
+                reach = Reach.NEVER if self._may_catch(node) else Reach.BRANCH  # it may call it, keep it or drop it
+            if owner is not None:
+                body = owner.node.body if isinstance(owner.node, Function | ast.ClassDef) else self.tree.body
+                reach = min(reach, self.reach_within(body, node))
             if is_generator(node):
                 reach = min(reach, Reach.LIKELY)  # to call it runs nothing of it
             self._functions[node, guard] = reach
         return reach
+
+    def _may_catch(self, node: Function) -> bool:
+        """Whether a decorator of the program's own has a `try`, so that nothing in the function need end it."""
+        names = {last_name(part.func if isinstance(part, ast.Call) else part) for part in node.decorator_list}
+        return any(
+            isinstance(inner, ast.Try) and inner.handlers
+            for scope in self._reader.root.scopes
+            if isinstance(scope.node, Function | ast.ClassDef) and scope.node.name in names
+            for inner in ast.walk(scope.node)
+        )
 
     def _reach_of_name(self, name: str, owner: Scope, guard: Guard, *, needs_no_call: bool = False) -> Reach:
         while owner.kind is Kind.FUNCTION and owner.node is None and owner.parent is not None:
@@ -345,6 +376,30 @@ class Reachability:
         return best
 
     @cached_property
+    def texts(self) -> set[str]:
+        """Texts and keywords that stand elsewhere than in the place of a key that is read."""
+        nodes = list(ast.walk(self.tree))
+        keys = {node.slice for node in nodes if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Load)}
+        texts = {node.value for node in nodes if isinstance(node, ast.Constant) and node not in keys}
+        keywords = {keyword.arg for use in self._reader.calls for keyword in use.node.keywords}
+        return {text for text in texts | keywords if isinstance(text, str)}
+
+    @cached_property
+    def _awaited(self) -> set[ast.expr] | None:
+        """The only calls whose errors are certainly raised; `None` for all."""
+        is_collected = not _ERROR_ATTRIBUTES.isdisjoint(self._reader.names.attributes) or any(
+            keyword.arg == "return_exceptions" for use in self._reader.calls for keyword in use.node.keywords
+        )
+        return self._reader.values.awaited if is_collected else None
+
+    @cached_property
+    def _has_own_managers(self) -> bool:
+        names = self._reader.names
+        makers = ("contextmanager", "asynccontextmanager")
+        is_made = any(name in names.loads or name in names.attributes for name in makers)
+        return is_made or not names.functions.isdisjoint({"__exit__", "__aexit__"})
+
+    @cached_property
     def _called(self) -> set[ast.expr]:
         """What is called at once, with an effect at once; a mere mention of a function may never call it."""
         values, coroutines = self._reader.values, self._reader.names.coroutines
@@ -364,7 +419,7 @@ class Reachability:
 
     def _is_ambiguous(self, method: str) -> bool:
         """Whether several classes have a method of that name, so that nobody knows whose is asked for."""
-        classes = (node for node in ast.walk(self._tree) if isinstance(node, ast.ClassDef))
+        classes = (node for node in ast.walk(self.tree) if isinstance(node, ast.ClassDef))
         names = [getattr(statement, "name", "") for node in classes for statement in node.body]
         return names.count(method) > 1
 

@@ -6,11 +6,12 @@ import ast
 import difflib
 from collections import deque
 from collections.abc import Iterator, Mapping
+from functools import cached_property
 from typing import Final, NamedTuple
 
 from toolfold.models import Json, ToolSpec
 from toolfold.program.reader import ProgramReader
-from toolfold.program.reader_facts import CATCHES_ATTRIBUTES, CATCHES_KEYS, Function, Kind, NodeUse, Scope
+from toolfold.program.reader_facts import CATCHES_ATTRIBUTES, CATCHES_KEYS, Function, Kind, NodeUse, Scope, last_name
 from toolfold.program.rules.arguments import Fault
 from toolfold.program.rules.own_functions import in_python
 from toolfold.program.rules.reachability import Reachability
@@ -18,9 +19,13 @@ from toolfold.prompts.schema_types import resolve
 
 _DEEPEST: Final = 8
 _FEW: Final = 8
-_COMMON_ATTRIBUTES: Final = frozenset({*dir(dict), *dir(str), *dir(list), "data", "kind", "mime", "name", "uri"})
-"""Attributes that some reply may have, even one that is not what its schema says: pictures and files have the last."""
+_COMMON_ATTRIBUTES: Final = frozenset(
+    {*dir(dict), *dir(str), *dir(list), "close", "send", "throw", "data", "kind", "mime", "name", "uri"}
+)
+"""Attributes that some reply may have, even one that is not what its schema says: pictures and files have
+the last, calls that nobody awaited those before."""
 
+_ADDING: Final = frozenset({"update", "setdefault", "__setitem__", "__ior__"})
 _NEW: Final = frozenset({"dict", "defaultdict", "Counter", "OrderedDict", "list", "DataFrame", "set"})
 """Functions that give a new container."""
 
@@ -36,7 +41,7 @@ def reply_faults(
     """Faults in no order; `tools` are those that calls certainly go to."""
     if not any(tool.output_schema for tool in tools.values()):
         return
-    changes = _Changes(reader)
+    changes = _Changes(reader, reachability)
     for use in reader.values.keys:
         shape = _shape(use.node.value, use.scope, tools, 0)
         key = use.node.slice.value
@@ -58,15 +63,21 @@ def reply_faults(
 class _Changes:
     """Keys that a program may add to a reply, or expects where the schema has none."""
 
-    def __init__(self, reader: ProgramReader) -> None:
+    def __init__(self, reader: ProgramReader, reachability: Reachability) -> None:
         self._reader = reader
-        self._names = reader.values.key_names
-        self._adds_any: bool | None = None
+        self._reachability = reachability
 
     def may_add(self, key: str) -> bool:
-        if self._adds_any is None:
-            self._adds_any = any(self._may_be_reply(use) for use in self._reader.values.additions)
-        return self._adds_any or key in self._names
+        return self._adds_any or key in self._reachability.texts
+
+    @cached_property
+    def _adds_any(self) -> bool:
+        updates = (
+            NodeUse(use.node.func.value, use.scope, use.guard)
+            for use in self._reader.calls
+            if isinstance(use.node.func, ast.Attribute) and use.node.func.attr in _ADDING and not _shows_keys(use.node)
+        )
+        return any(self._may_be_reply(use) for use in (*self._reader.values.additions, *updates))
 
     def _may_be_reply(self, use: NodeUse) -> bool:
         """Whether what gets keys that are not in the text is more than a new dict or list of the program's own."""
@@ -86,6 +97,16 @@ class _Changes:
             case ast.DictComp():
                 return False
         return True
+
+
+def _shows_keys(call: ast.Call) -> bool:
+    """Whether the keys that `update` and its like add are in the text."""
+    arguments = call.args if last_name(call.func) == "update" else call.args[:1]
+    return all(keyword.arg is not None for keyword in call.keywords) and all(
+        isinstance(argument, ast.Constant)
+        or (isinstance(argument, ast.Dict) and all(isinstance(key, ast.Constant) for key in argument.keys))
+        for argument in arguments
+    )
 
 
 def _no_attribute(node: ast.Attribute, shape: _Shape) -> str:

@@ -226,9 +226,7 @@ class _IdleFunctions:
     def _is_method(self, node: ast.Attribute, use: NodeUse) -> bool:
         """Whether an attribute is certainly a method or a function of a module."""
         names, value = self._reader.names, node.value
-        if node.attr in names.set_attributes or any(
-            node.attr in text.split() for text in self._reader.values.key_names
-        ):
+        if node.attr in names.set_attributes or any(node.attr in text.split() for text in self._reachability.texts):
             return False
         if isinstance(value, ast.Name):
             owner = use.scope.find(value.id)

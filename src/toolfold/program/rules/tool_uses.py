@@ -9,7 +9,7 @@ from typing import Final
 from toolfold.models import ToolSpec
 from toolfold.program.known_names import PRESET_NAMES, ToolIndex
 from toolfold.program.reader import ProgramReader
-from toolfold.program.reader_facts import CATCHES_ATTRIBUTES, CATCHES_TYPES, NodeUse
+from toolfold.program.reader_facts import CATCHES_ATTRIBUTES, CATCHES_TYPES, NodeUse, last_name
 from toolfold.program.rules.arguments import Fault
 from toolfold.program.rules.reachability import Reachability
 
@@ -21,22 +21,31 @@ def tool_use_faults(
     reader: ProgramReader, index: ToolIndex, known_names: Container[str], reachability: Reachability
 ) -> Iterator[Fault]:
     """Faults in no order, of tools that the program does not bind itself."""
-    loads = reader.names.loads
-    names = (index.names.keys() & loads.keys()).difference(PRESET_NAMES)
-    uses = [use for name in names if name not in known_names for use in loads[name]]
-    if not uses and "tools" not in loads:
-        return
-    called = {use.node.func for use in reader.calls}
-    mentions = [use for use in uses if use.node not in called and use.scope.find(use.node.id) is None]
-    for use in mentions[:_FEW]:
-        fault = _misuse(use, index, reader, reachability)
-        if fault is not None and reachability.runs(use, CATCHES_ATTRIBUTES | CATCHES_TYPES):
-            yield fault
-    for use in loads.get("tools", ())[:_FEW]:
-        if use.node not in called and use.scope.find("tools") is None and "tools" not in known_names:
-            fault = _module_misuse(use, index, reader, reachability)
+    for use in _suspects(reader, index):
+        node = use.node
+        name = last_name(node.value if isinstance(node, ast.Attribute | ast.Subscript) else node)
+        if use.scope.find(name) is None and name not in known_names:
+            fault = _misuse(use, index, reader, reachability)
             if fault is not None and reachability.runs(use, CATCHES_ATTRIBUTES | CATCHES_TYPES):
                 yield fault
+
+
+def _suspects(reader: ProgramReader, index: ToolIndex) -> Iterator[NodeUse]:
+    """Tools that are awaited, looped over or subscripted, `tools` that is subscripted, and attributes of tools."""
+    names, values = reader.names, reader.values
+    for name in index.names.keys() & names.loads.keys():
+        if name not in PRESET_NAMES:
+            yield from [use for use in names.loads[name] if use.node in values.awaited or use.node in values.spoiled][
+                :_FEW
+            ]
+    if "tools" in names.loads:
+        for use in names.attribute_uses:
+            if use.node.value.id == "tools" and (use.node in values.awaited or use.node in values.spoiled):
+                yield use
+        for use in reader.calls:
+            function = use.node.func
+            if function.__class__ is ast.Subscript and last_name(function.value) == "tools":
+                yield NodeUse(function, use.scope, use.guard)
 
 
 def stream_faults(
@@ -53,15 +62,26 @@ def stream_faults(
 
 
 def _misuse(use: NodeUse, index: ToolIndex, reader: ProgramReader, reachability: Reachability) -> Fault | None:
-    """What is wrong with a tool that stands somewhere without being called."""
-    return _misuse_in(use.node, _parents(use, reachability), use.node.id, index, reader)
+    match use.node:
+        case ast.Subscript(value=value, slice=ast.Constant(value=str(name))):
+            right = f"tools.{name}({_arguments(index, name) if name in index.names else '...'})"
+            return Fault("unknown_tool", f"'tools' is a module, not a dict; write '{right}'", value)
+        case ast.Subscript(value=value, slice=key):
+            right = f"getattr(tools, {ast.unparse(key)[:40]})(...)"
+            return Fault("unknown_tool", f"'tools' is a module, not a dict; write '{right}'", value)
+        case ast.Attribute(attr=name):
+            name = f"tools.{name}" if name in index.names else ""
+        case _:
+            name = use.node.id
+    parents = reachability.path_in_program(use.node) if name else None
+    return _misuse_in(use.node, parents, name, index, reader) if parents else None
 
 
 def _misuse_in(
     node: ast.expr, parents: list[ast.AST], name: str, index: ToolIndex, reader: ProgramReader
 ) -> Fault | None:
     call = f"{name}({_arguments(index, name.removeprefix('tools.'))})"
-    match parents[-1] if parents else None:
+    match parents[-1]:
         case ast.Attribute(attr=attribute, ctx=ast.Load()) as parent:
             if attribute in _OF_FUNCTIONS or attribute in reader.names.set_attributes:
                 return None
@@ -74,25 +94,6 @@ def _misuse_in(
         case ast.Subscript(value=value, ctx=ast.Load()) if value is node:
             return Fault("not_awaited", f"{name!r} is not called; write '(await {call})[...]'", node)
     return None
-
-
-def _module_misuse(use: NodeUse, index: ToolIndex, reader: ProgramReader, reachability: Reachability) -> Fault | None:
-    parents = _parents(use, reachability)
-    match parents[-1] if parents else None:
-        case ast.Subscript(slice=ast.Constant(value=str(name)), ctx=ast.Load()):
-            right = f"tools.{name}({_arguments(index, name)})" if name in index.names else f"tools.{name}(...)"
-        case ast.Subscript(ctx=ast.Load(), slice=key):
-            right = f"getattr(tools, {ast.unparse(key)[:40]})(...)"
-        case ast.Attribute(attr=name) as member if name in index.names:
-            is_called = any(call.node.func is member for call in reader.calls)
-            return None if is_called else _misuse_in(member, parents[:-1], f"tools.{name}", index, reader)
-        case _:
-            return None
-    return Fault("unknown_tool", f"'tools' is a module, not a dict; write '{right}'", use.node)
-
-
-def _parents(use: NodeUse, reachability: Reachability) -> list[ast.AST]:
-    return reachability.path_in_program(use.node) or []
 
 
 def _arguments(index: ToolIndex, name: str) -> str:

@@ -27,6 +27,7 @@ _EXCEPTIONS: Final = frozenset(
     {name for name, kind in vars(builtins).items() if isinstance(kind, type) and issubclass(kind, BaseException)}
     | {"ToolError"}
 )
+_CAUGHT: Final = CATCHES_NAMES | MAYBE
 _FEW: Final = 40
 """Uses judged for each program; the first fault is the one that is told."""
 
@@ -49,11 +50,16 @@ class Bindings:
         entries = sorted((*self._unbound(), *self._early()), key=lambda entry: position_of(entry[0]))
         for use, bound_at in entries[:_FEW]:
             reach = self._reachability.reach(use, CATCHES_NAMES)
-            is_told = reach is Reach.CERTAIN or (reach is Reach.LIKELY and (bound_at or self._has_fix(use)))
+            is_told = reach >= Reach.LIKELY and (
+                bound_at
+                or self._has_fix(use)
+                or (reach is Reach.CERTAIN and not self._reachability.may_be_uncalled(use.node))
+            )
             if is_told or (reach and not bound_at and _is_slip(use)):
                 yield Fault("name", self._message(use, bound_at), use.node)
                 break
-        yield from self._exception_faults()
+        if self._reader.values.handled:
+            yield from self._exception_faults()
 
     def _exception_faults(self) -> Iterator[Fault]:
         """Handlers of exceptions that do not exist: a slip that shows only once something was raised."""
@@ -80,7 +86,7 @@ class Bindings:
             if name in self._known_names:
                 continue
             for use in loads[name]:
-                is_caught = use.guard & (CATCHES_NAMES | MAYBE)
+                is_caught = use.guard & _CAUGHT
                 # Programs for an older Python, too, ask for the version before they use a name of that.
                 if (
                     not is_caught
@@ -107,7 +113,7 @@ class Bindings:
         for name, uses in self._reader.names.loads.items():
             for use in uses:
                 node, scope, guard = use
-                if guard & (CATCHES_NAMES | MAYBE) or name not in scope.bound:
+                if guard & _CAUGHT or name not in scope.bound:
                     continue
                 first = scope.first.get(name, _NEVER)
                 if node.lineno <= first and self._is_early(name, use, first):
