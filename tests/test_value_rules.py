@@ -163,7 +163,9 @@ LINES: Final[dict[str, tuple[Any, bool]]] = {
     "a lone surrogate": ("\ud800", True),
     "a lone surrogate in a key": ({"\ud800": 1}, True),
     "a date as a key": ({datetime.date(2026, 1, 31): 1}, False),
-    "a tuple as a key": ({(1, 2): 3}, True),
+    "a tuple as a key": ({(1, 2): 3}, False),
+    "bytes as a key": ({b"k": 3}, False),
+    "a frozenset as a key": ({frozenset([1]): 3}, True),
     "keys that are the same text": ({1: "a", "1": "b"}, True),
 }
 

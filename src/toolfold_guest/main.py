@@ -225,7 +225,7 @@ def _serve(sock: Any, meanwhile: Callable[[], None] | None = None) -> bool:
     # Program and start come apart: the first as soon as the host has the text, the second when its check is done.
     channel.attach(sock)
     # A replay counts them too, and may have had no rehearsal.
-    _state.loop.poll_selector.busy_turns = 0
+    _state.loop.poll_selector.busy_turns = _state.loop.task_count = 0
     sys.stdout, sys.stderr = _state.streams
     text, tools = channel.inbox.receive_program()
     codes = _make_ready(channel, text, tools)

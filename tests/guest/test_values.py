@@ -117,7 +117,7 @@ def test_each_kind_has_a_json_form(value: Any, expected: Any) -> None:
         ({"rows": [1, {"f": len}]}, "value['rows'][1]['f'] is a 'builtin_function_or_method', which cannot be sent; "
          "make it JSON values or bytes first"),
         ({"g": (n for n in [])}, "value['g'] is a 'generator', which cannot be sent; make it JSON values or bytes first"),
-        ({(1, 2): 3}, "value has a key of type 'tuple'; keys must be text or numbers"),
+        ({frozenset([1]): 3}, "value has a key of type 'frozenset'; keys must be text or numbers"),
         ({"a": "\ud800"}, "value['a'] is text with a lone surrogate, which cannot be sent"),
         ([1.5, float("inf")], "value[1] is infinite, which JSON has no number for; send None or text"),
         ([{1: "a", "1": "b"}], "value[0] has two keys that are both '1' as text; make them different first"),

@@ -29,11 +29,20 @@ stopped_threads: set[int] = set()
 class ToolError(Exception):
     """A tool call failed; the text says which and why."""
 
-    __module__ = "__main__"
+    __module__ = "builtins"  # not the program's own, which `doctest` would look into
     status: int | None = None
     """The HTTP status, where an API answered with an error."""
     body: Any = None
     """The parsed body of that answer."""
+
+    def __reduce__(self) -> Any:
+        return _remake_error, (self.args, self.__dict__)
+
+
+def _remake_error(args: tuple[Any, ...], attributes: dict[str, Any]) -> ToolError:
+    error = ToolError(*args)
+    error.__dict__.update(attributes)
+    return error
 
 
 class Habits:

@@ -118,6 +118,8 @@ def _rewrite_returns(tree: ast.Module) -> None:
                 block[index] = _leaving(statement)
             elif not isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
                 blocks.extend(_blocks_of(statement))
+                if isinstance(statement, ast.Try) and statement.handlers:
+                    statement.handlers.insert(0, _passing_on(statement))
 
 
 def _blocks_of(statement: ast.stmt) -> Iterator[list[ast.stmt]]:
@@ -133,6 +135,13 @@ def _leaving(statement: ast.Return) -> ast.stmt:
     name = ast.copy_location(ast.Name(RETURN_NAME, ast.Load()), statement)
     raised = ast.copy_location(ast.Call(name, value, []), statement)
     return ast.copy_location(ast.Raise(raised, None), statement)
+
+
+def _passing_on(statement: ast.Try) -> ast.ExceptHandler:
+    """A handler before the program's own: no `except` stops a `return`."""
+    name = ast.copy_location(ast.Name(RETURN_NAME, ast.Load()), statement)
+    leave = ast.copy_location(ast.Raise(None, None), statement)
+    return ast.copy_location(ast.ExceptHandler(name, None, [leave]), statement)
 
 
 def _rewrite_calls(tree: ast.Module, tools: Collection[str], reading: Collection[str]) -> None:

@@ -89,6 +89,7 @@ class GuestLoop(asyncio.SelectorEventLoop):
         self._ssock: Any = None
         self._csock: Any = None
         self.held_seconds = 0.0
+        self.task_count = 0
         self._now = 0.0
         self._is_after_select = False
         self.poll_selector: Any = None
@@ -96,6 +97,11 @@ class GuestLoop(asyncio.SelectorEventLoop):
         super().__init__(selector)
         selector.loop = self
         self.poll_selector = selector
+
+    def create_task(self, coro: Any, *, name: Any = None, **options: Any) -> Any:
+        """Named in the order of this program's tasks, whatever ran before it."""
+        self.task_count += 1
+        return super().create_task(coro, name=name or f"Task-{self.task_count}", **options)
 
     def time(self) -> float:
         """The clock of timers: it stands still while the execution is paused."""
@@ -257,6 +263,9 @@ def run(main: Coroutine[Any, Any, Any], *, debug: bool | None = None, **_: Any) 
     if not asyncio.iscoroutine(main):
         raise ValueError(f"a coroutine was expected, got {main!r}")
     loop = _guest_loop()
+    if loop.task_count == 1:
+        # So far only the program's own, which CPython would not have.
+        loop.task_count = 0
     tasks, generators = asyncio.all_tasks(loop), set(loop._asyncgens)  # type: ignore[attr-defined]  # asyncio's own list
     try:
         return loop.run_until_complete(main)

@@ -88,11 +88,11 @@ Note = Callable[[str], None]
 """Told what a form leaves out, where it does."""
 
 TABLE: Final = (
-    ("`None`, `bool`, `int`, `float`, `str`, `bytes`", "unchanged; `nan` becomes null"),
+    ("`None`, `bool`, `int`, `float`, `str`, `bytes`", "unchanged; `nan` becomes null, except in a reply"),
     ("tuple, named tuple, deque, range, dict view", "list"),
     ("set, frozenset", "list, sorted if the members are comparable, otherwise by their text"),
     ("dict, other mapping, dataclass, pydantic model, attrs class, msgspec struct", "object"),
-    ("a key that is not a string", "a string, as in JSON; a date in ISO 8601, a tuple as Python prints it"),
+    ("a key that is not a string", "a string, as in JSON; a date in ISO 8601, tuples and bytes as Python prints them"),
     ("datetime, date, time", "ISO 8601 text"),
     ("timedelta", "seconds"),
     ("enum", "its value"),
@@ -178,6 +178,8 @@ def key_text(key: Any) -> str | None:
         return int.__repr__(key) if can_be_sent(key) else None
     if isinstance(key, float):
         return "NaN" if key != key else float.__repr__(key)
+    if isinstance(key, tuple | bytes):
+        return text_of(key)
     simpler = simplify(key)
     return key_text(simpler) if isinstance(simpler, str | int | float) else None
 

@@ -72,6 +72,8 @@ def ready(name: str) -> Any:
 class Returned(BaseException):
     """Carries the value of a top-level `return` past the program's own handlers."""
 
+    __module__ = "builtins"
+
     def __init__(self, value: Any = None) -> None:
         self.value = value
 
