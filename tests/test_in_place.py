@@ -267,6 +267,8 @@ async def test_the_value_of_a_program_that_forgets_to_await_main_is_what_main_gi
         "f = tools.get\nprint((await f('a'))['key'])",
         "async def call(module, name):\n    return await getattr(module, name)('a')\nprint((await call(tools, 'get'))['key'])",
         "import asyncio\nrows = await asyncio.gather(*[getattr(tools, n)('a') for n in ['get']])\nprint(rows[0]['key'])",
+        "import sys\nprint(getattr(sys.modules[__name__], 'get')('a')['key'], *((await get('a'))['tags'] if 0 else []))",
+        "import importlib\nprint((await importlib.import_module('tools').get('a'))['key'])",
         "table = {'g': tools.get}\nprint((await table['g']('a'))['key'])",
         "import asyncio\nf = tools.get\nprint((await asyncio.create_task(f('a')))['key'])",
     ],

@@ -20,7 +20,7 @@ _OPENS: Final = r"\s*=\s*[\w.]*(?:open|reader|writer|connect|cursor|IO|File|figu
 _AWAITING: Final = (
     "await ", "gather(", "gather(*[", "gather(*(", "create_task(", "ensure_future(", "wait_for(", "as_completed([",
 )  # fmt: skip
-_LOOKS_UP: Final = re.compile(r"\b(?:globals|locals|vars|eval)\s*\(")
+_LOOKS_UP: Final = re.compile(r"\b(?:globals|locals|vars|eval)\s*\(|\bmodules\s*\[")
 _HANDS_TOOLS_ON: Final = re.compile(r"""(?<![\w."'])tools\b(?!["']|(?:\s*\.\s*\w+)+\s*\()""")
 """The module `tools` other than in `tools.name(...)`."""
 _RUNNING: Final = (*_AWAITING, "run(", "def ")

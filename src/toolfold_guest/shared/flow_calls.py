@@ -195,6 +195,8 @@ class CallBinding(FlowGraph):
                     cell.read(self._hand_out)
         elif name == "getattr":
             self._get_attribute(site)
+        elif last == "import_module" and "tools" in ast.unparse(site.node):
+            site.result.add(FlowValue("module", site.node))
         elif name == "setattr":
             for cell in cells[2:]:
                 cell.read(self._hand_out)
