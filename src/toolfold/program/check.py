@@ -30,26 +30,15 @@ from toolfold.program.reader_facts import Function
 from toolfold.program.rules.arguments import Fault
 from toolfold.program.rules.coroutines import coroutine_faults
 from toolfold.program.rules.imports import argv_faults, import_faults, input_faults, missing_package, outward_faults
-from toolfold.program.rules.own_classes import class_faults
 from toolfold.program.rules.own_functions import arity_faults, attribute_faults
 from toolfold.program.rules.reachability import Reachability
 from toolfold.program.rules.reply_keys import reply_faults
-from toolfold.program.rules.silent_mistakes import (
-    guard_faults,
-    handler_faults,
-    text_faults,
-    uncalled_faults,
-    uncalled_value_faults,
-    value_faults,
-)
+from toolfold.program.rules.silent_mistakes import silent_faults, uncalled_faults
 from toolfold.program.rules.tool_calls import ToolCallCheck, stand_ins
 from toolfold.program.rules.tool_uses import stream_faults, tool_use_faults
 from toolfold.program.rules.undefined_names import Bindings
 
-_RULES: Final = (
-    arity_faults, attribute_faults, class_faults, coroutine_faults, guard_faults, handler_faults, text_faults,
-    uncalled_value_faults, value_faults,
-)  # fmt: skip
+_RULES: Final = (arity_faults, attribute_faults, coroutine_faults, silent_faults)
 """For programs whose names can all be seen."""
 _LIMITS: Final = Limits()
 _NOTHING: Final[frozenset[str]] = frozenset()
@@ -115,7 +104,7 @@ class Checker:
         faults = sorted(
             self._faults(tree, reader, names, installed, library_sets, rules, calls, reachability), key=_position
         )
-        if not (is_session or reader.names.is_dynamic):
+        if reader.names.functions and not (is_session or reader.names.is_dynamic):
             faults += uncalled_faults(tree, reader, calls.tools, reachability)
         fault = next((fault for fault in faults if fault.is_certain), None)
         if fault is not None:

@@ -160,12 +160,18 @@ def _mapping(walk: Walk, node: ast.MatchMapping, scope: Scope, guard: Guard) -> 
 def _return(walk: Walk, node: ast.Return, scope: Scope, guard: Guard) -> None:
     if scope.kind is Kind.MODULE:
         walk.shape.top_level_returns.append(node)
+    scope.returns = scope.returns or node.value is not None
     walk.push((node.value,), scope, guard)
 
 
 def _raise(walk: Walk, node: ast.Raise, scope: Scope, guard: Guard) -> None:
     walk.shape.raises.append(NodeUse(node, scope, guard))
     walk.push((node.exc, node.cause), scope, guard)
+
+
+def _yield(walk: Walk, node: ast.Yield | ast.YieldFrom, scope: Scope, guard: Guard) -> None:
+    scope.yields = True
+    walk.push((node.value,), scope, guard)
 
 
 def _type_parameters(walk: Walk, node: Any, scope: Scope, guard: Guard) -> Scope:
@@ -225,6 +231,8 @@ BLOCK_HANDLERS: Final[dict[type[ast.AST], Handler]] = {
     ast.MatchMapping: _mapping,
     ast.Return: _return,
     ast.Raise: _raise,
+    ast.Yield: _yield,
+    ast.YieldFrom: _yield,
 }
 if hasattr(ast, "TypeAlias"):  # from Python 3.12 on
     BLOCK_HANDLERS[ast.TypeAlias] = _type_alias

@@ -39,6 +39,9 @@ class Scope:
     can_await: bool = False
     node: ast.AST | None = None
     """The function or class that opens it."""
+    yields: bool = False
+    returns: bool = False
+    """Whether a `return` in it has a value."""
     root: Scope = field(init=False)
     scopes: list[Scope] = field(init=False)
     """All of the program, whichever of them is asked."""

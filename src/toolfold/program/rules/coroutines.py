@@ -37,8 +37,9 @@ def coroutine_faults(reader: ProgramReader, reachability: Reachability) -> Itera
     for use in reader.calls:
         callee = use.node.func
         fault = None
-        if reader.values.awaited and (name := last_name(callee)) in _ITERATING:
-            fault = _async_generator(use, name)
+        arguments = use.node.args
+        if arguments and arguments[0].__class__ is ast.GeneratorExp and reader.values.awaited:
+            fault = _async_generator(use, last_name(callee))
         is_gather = may_gather and _is_gather(callee, use.scope)
         if fault is None and is_gather:
             fault = _gathered(use, unawaited.dropped, reader)
@@ -136,9 +137,9 @@ def _meaning(name: str, scope: Scope) -> str:
 
 def _async_generator(use: NodeUse, name: str) -> Fault | None:
     """`sum(await f(x) for x in xs)`: Python makes that an async generator, which only `async for` reads."""
-    argument, callee = use.node.args[0] if use.node.args else None, use.node.func
+    argument, callee = use.node.args[0], use.node.func
     is_own = isinstance(callee, ast.Name) and use.scope.find(name) is not None and not _meaning(name, use.scope)
-    if not isinstance(argument, ast.GeneratorExp) or is_own or not _awaits(argument):
+    if name not in _ITERATING or is_own or not _awaits(argument):
         return None
     return Fault(
         "not_awaited",

@@ -27,11 +27,9 @@ _NO_ARGUMENTS: Final = ast.arguments(posonlyargs=[], args=[], kwonlyargs=[], kw_
 def class_faults(reader: ProgramReader, reachability: Reachability) -> Iterator[Fault]:
     """Faults in no order."""
     classes = OwnClasses(reader, reachability)
-    if not classes.has_any:
-        return
     can_ask = "hasattr" in reader.names.loads
     for use in reader.names.attribute_uses:
-        fault = classes.attribute_fault(use)
+        fault = None if use.node.attr in classes.all_names else classes.attribute_fault(use)
         if fault and reachability.reach(use, CATCHES_ATTRIBUTES) >= (Reach.LIKELY if can_ask else Reach.BRANCH):
             yield fault
     for use in reader.calls:
@@ -58,9 +56,10 @@ class OwnClasses:
     def _instantiated(self) -> set[str]:
         return {use.node.func.id for use in self._reader.calls if isinstance(use.node.func, ast.Name)}
 
-    @property
-    def has_any(self) -> bool:
-        return bool(self._scopes)
+    @cached_property
+    def all_names(self) -> set[str]:
+        """Of members of any class, and of attributes that are set anywhere."""
+        return self._reader.names.set_attributes.union(*(scope.bound for scope in self._scopes.values()))
 
     def class_of(self, node: ast.expr | None, use: NodeUse) -> Scope | None:
         """The class that an expression certainly is: its name, or a variable that was given it."""
@@ -96,7 +95,7 @@ class OwnClasses:
 
     def attribute_fault(self, use: NodeUse) -> Fault | None:
         node = use.node
-        if node.attr.startswith("__") or node.attr in self._reader.names.set_attributes:
+        if node.attr.startswith("__"):
             return None
         scope = self.instance_of(node.value, use)
         members = None if scope is None else self.members(scope)

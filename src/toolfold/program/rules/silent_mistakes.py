@@ -11,7 +11,7 @@ import importlib
 import re
 import types
 from collections.abc import Container, Iterator
-from typing import Final
+from typing import Final, TypeAlias
 
 from toolfold.program.reader import ProgramReader
 from toolfold.program.reader_facts import (
@@ -25,9 +25,25 @@ from toolfold.program.reader_facts import (
     last_name,
 )
 from toolfold.program.rules.arguments import Fault
-from toolfold.program.rules.own_classes import OwnClasses
+from toolfold.program.rules.own_classes import OwnClasses, class_faults
 from toolfold.program.rules.own_functions import own_function
 from toolfold.program.rules.reachability import Reachability
+
+
+def silent_faults(reader: ProgramReader, reachability: Reachability) -> Iterator[Fault]:
+    """Faults in no order; each rule is asked only where the program has what it is about."""
+    if ast.ClassDef in reader.shape.kinds:
+        yield from class_faults(reader, reachability)
+    if "__name__" in reader.names.loads:
+        yield from _guard_faults(reader, reachability)
+    if reader.shape.long_tries or reader.shape.raises:
+        yield from _handler_faults(reader, reachability)
+    if reader.values.braces:
+        yield from _text_faults(reader, reachability)
+    if reader.names.functions:
+        yield from _value_faults(reader, reachability)
+    yield from _uncalled_value_faults(reader, reachability)
+
 
 # ----------------------------------------------------------------------------------------------------
 # Programs that define what does the work, and never call it.
@@ -56,8 +72,8 @@ def uncalled_faults(
 
 
 def _is_mentioned(function: Function, reader: ProgramReader) -> bool:
-    own = {id(node) for node in ast.walk(function)}
-    return any(id(use.node) not in own for use in reader.names.loads.get(function.name, ()))
+    first, last = function.lineno, function.end_lineno or function.lineno
+    return any(not first <= use.node.lineno <= last for use in reader.names.loads.get(function.name, ()))
 
 
 def _is_definition(statement: ast.stmt) -> bool:
@@ -69,7 +85,7 @@ def _is_definition(statement: ast.stmt) -> bool:
     return isinstance(statement, Function)
 
 
-def guard_faults(reader: ProgramReader, reachability: Reachability) -> Iterator[Fault]:
+def _guard_faults(reader: ProgramReader, reachability: Reachability) -> Iterator[Fault]:
     """`if __name__ == "main":`, whose block never runs."""
     for use in reader.names.loads.get("__name__", ()):
         path = reachability.around(use)
@@ -89,17 +105,18 @@ def _is_nearly_main(value: object) -> bool:
 # ----------------------------------------------------------------------------------------------------
 # Functions and methods used as values where only what they return makes sense.
 
-_METHODS: Final = frozenset(
+_CONTAINER_METHODS: Final = frozenset({"items", "keys", "values", "copy", "pop", "get", "update"})
+_TEXT_METHODS: Final = frozenset(
     {"append", "capitalize", "casefold", "endswith", "extend", "isalnum", "isalpha", "isdigit", "islower", "isoformat",
      "isspace", "isupper", "ljust", "lower", "lstrip", "most_common", "partition", "popitem", "replace", "rjust",
      "rsplit", "rstrip", "setdefault", "sort", "split", "splitlines", "startswith", "strftime", "strip", "swapcase",
      "total_seconds", "upper", "zfill"}
 )  # fmt: skip
 """Names that are methods wherever a type of Python's own or of a common library has them."""
-_CONTAINER_METHODS: Final = frozenset({"items", "keys", "values", "copy", "pop", "get", "update"})
+_METHODS: Final = _TEXT_METHODS | _CONTAINER_METHODS
 _CONSUMING: Final = frozenset(
     {"abs", "all", "any", "dict", "enumerate", "float", "frozenset", "int", "join", "len", "list", "max", "min",
-     "reversed", "round", "set", "sorted", "str", "sum", "tuple", "zip"}
+     "print", "reversed", "round", "set", "sorted", "str", "sum", "tuple", "zip"}
 )  # fmt: skip
 _CONTAINERS: Final = (ast.List, ast.ListComp, ast.Dict, ast.DictComp, ast.Set, ast.SetComp)
 _FUNCTIONS: Final = (types.FunctionType, types.BuiltinFunctionType)
@@ -118,40 +135,99 @@ _COMMON_MODULES: Final = frozenset(
     {"bisect", "collections", "copy", "datetime", "functools", "heapq", "itertools", "json", "math", "operator",
      "random", "re", "statistics", "string", "textwrap", "time"}
 )  # fmt: skip
-_CALLS_COROUTINE: Final = frozenset({"create_task", "ensure_future", "gather", "run", "run_until_complete"})
+_JOIN: Final = frozenset({"join"})
+_CALLS_COROUTINE: Final = _CONSUMING | {"create_task", "ensure_future", "gather", "run", "run_until_complete"}
+_BUILTIN_FUNCTIONS: Final = frozenset(name for name, value in vars(builtins).items() if isinstance(value, _FUNCTIONS))
 
 
-def uncalled_value_faults(reader: ProgramReader, reachability: Reachability) -> Iterator[Fault]:
+_Places: TypeAlias = dict[ast.expr, tuple[NodeUse, bool]]
+
+
+def _uncalled_value_faults(reader: ProgramReader, reachability: Reachability) -> Iterator[Fault]:
     """Functions that are printed, iterated over, added or awaited instead of called; faults in no order."""
-    idle = _IdleFunctions(reader, reachability)
-    for node, (use, is_raising) in idle.places.items():
+    classes: set[str] = set()
+    if ast.ClassDef in reader.shape.kinds:
+        classes = {scope.node.name for scope in reader.root.scopes if isinstance(scope.node, ast.ClassDef)}
+    aliases = _aliases(reader, classes)
+    names = reader.names
+    own = names.functions | classes | aliases if classes or aliases else names.functions
+    places = _arguments(reader, own)
+    for name in own:
+        if name in names.loads:
+            _add_operands(places, names.loads[name], reader, reachability)
+    for name, uses in names.attributes.items():
+        if name in _METHODS or name in names.functions:
+            _add_operands(places, uses, reader, reachability)
+    if not places:
+        return
+    idle = _IdleFunctions(reader, reachability, places, classes, aliases)
+    for node, (use, is_raising) in places.items():
         fault = idle.fault_of(node, use)
         is_asked = use.guard & SPEAKS_OF_NAMES
         if fault and not is_asked and reachability.reach(use, CATCHES_TYPES if is_raising else UNGUARDED):
             yield fault
 
 
+def _aliases(reader: ProgramReader, classes: set[str]) -> set[str]:
+    """Names that are given a function, a class or a method instead of its value."""
+    functions, names = reader.names.functions, set()
+    for scope in reader.root.scopes:
+        for name, value in scope.values.items():
+            if value.__class__ is ast.Name:
+                if value.id in functions or value.id in classes:
+                    names.add(name)
+            elif value.__class__ is ast.Attribute and _may_be_method(value, scope, functions):
+                names.add(name)
+    return names
+
+
+def _arguments(reader: ProgramReader, own: set[str]) -> _Places:
+    """Arguments of `print` and its like that may be functions."""
+    places: _Places = {}
+    imports = reader.root.bound if reader.imports else {}
+    for call, scope, guard in reader.calls:
+        for argument in call.args:
+            kind = argument.__class__
+            if kind is ast.Name:
+                name = argument.id
+                if name not in own and name not in _BUILTIN_FUNCTIONS and ":" not in imports.get(name, ""):
+                    continue
+                value = argument
+                consumers = _CALLS_COROUTINE if name in reader.names.coroutines else _CONSUMING
+            elif kind is ast.Attribute and _may_be_method(argument, scope, reader.names.functions):
+                value, consumers = argument, _CONSUMING
+            elif kind is ast.GeneratorExp and argument.elt.__class__ is ast.Attribute:
+                value, consumers = argument.elt, _JOIN
+            else:
+                continue
+            callee = last_name(call.func)
+            if callee in consumers:
+                places[value] = NodeUse(value, scope, guard), callee != "print"
+    return places
+
+
+def _add_operands(places: _Places, uses: list[NodeUse], reader: ProgramReader, reachability: Reachability) -> None:
+    spoiled, awaited = reader.values.spoiled, reader.values.awaited
+    for use in uses:
+        if use.node in spoiled or use.node in awaited:
+            path = reachability.around(use)
+            kinds = _PLACES if isinstance(use.node, ast.Name) else _METHOD_PLACES
+            is_raising = kinds.get(type(path[-1])) if path else None
+            if is_raising is not None:
+                places[use.node] = use, is_raising
+
+
 class _IdleFunctions:
     """Names and methods that stand where no function makes sense."""
 
-    def __init__(self, reader: ProgramReader, reachability: Reachability) -> None:
+    def __init__(
+        self, reader: ProgramReader, reachability: Reachability, places: _Places, classes: set[str], aliases: set[str]
+    ) -> None:
         self._reader = reader
         self._reachability = reachability
-        names = reader.names
-        self._classes = {scope.node.name for scope in reader.root.scopes if isinstance(scope.node, ast.ClassDef)}
-        self._aliases = {
-            name
-            for scope in reader.root.scopes
-            for name, value in scope.values.items()
-            if (isinstance(value, ast.Name) and (value.id in names.functions or value.id in self._classes))
-            or (isinstance(value, ast.Attribute) and _may_be_method(value, scope, names.functions))
-        }
-        self.places: dict[ast.expr, tuple[NodeUse, bool]] = {}
-        self._add_arguments()
-        for name in (names.functions | self._classes | self._aliases) & names.loads.keys():
-            self._add_operands(names.loads[name])
-        for name in names.attributes.keys() & (_METHODS | _CONTAINER_METHODS | names.functions):
-            self._add_operands(names.attributes[name])
+        self._places = places
+        self._classes = classes
+        self._aliases = aliases
 
     def fault_of(self, node: ast.expr, use: NodeUse) -> Fault | None:
         names = self._reader.names
@@ -175,33 +251,10 @@ class _IdleFunctions:
             return _uncalled(node, ast.unparse(node))
         return None
 
-    def _add_arguments(self) -> None:
-        for call, scope, guard in self._reader.calls:
-            name = last_name(call.func)
-            if name != "print" and name not in _CONSUMING and name not in _CALLS_COROUTINE:
-                continue
-            is_loop = name in _CALLS_COROUTINE
-            for argument in call.args:
-                is_joined = argument.__class__ is ast.GeneratorExp and name == "join"
-                value = argument.elt if is_joined else argument
-                is_plain = value.__class__ is ast.Name or (value.__class__ is ast.Attribute and not is_loop)
-                if is_plain and not (is_loop and value.id not in self._reader.names.coroutines):
-                    self.places[value] = NodeUse(value, scope, guard), name != "print"
-
-    def _add_operands(self, uses: list[NodeUse]) -> None:
-        values = self._reader.values
-        for use in uses:
-            if use.node in values.spoiled or use.node in values.awaited:
-                path = self._reachability.around(use)
-                places = _PLACES if isinstance(use.node, ast.Name) else _METHOD_PLACES
-                is_raising = places.get(type(path[-1])) if path else None
-                if is_raising is not None:
-                    self.places[use.node] = use, is_raising
-
     def _is_idle(self, name: str) -> bool:
         """Whether nothing is done with it that makes sense of a function, in all of the program."""
         uses = self._reader.names.loads.get(name, ())
-        return all(use.node in self.places or self._is_alias_value(use.node) for use in uses)
+        return all(use.node in self._places or self._is_alias_value(use.node) for use in uses)
 
     def _is_alias_value(self, node: ast.expr) -> bool:
         scopes = self._reader.root.scopes
@@ -237,7 +290,7 @@ class _IdleFunctions:
             return hasattr(str, node.attr)
         if any(scope.kind is Kind.CLASS and node.attr in scope.bound for scope in self._reader.root.scopes):
             return self._is_own_method(node, use)
-        if node.attr in _METHODS:
+        if node.attr in _TEXT_METHODS:
             return True
         known = self._reachability.value_of(value, use) if isinstance(value, ast.Name) else None
         return node.attr in _CONTAINER_METHODS and isinstance(known, _CONTAINERS)
@@ -260,7 +313,7 @@ def _may_be_method(node: ast.Attribute, scope: Scope, functions: set[str]) -> bo
     if node.attr in _METHODS or node.attr in functions:
         return True
     if not isinstance(node.value, ast.Name):
-        return False
+        return isinstance(node.value, ast.Constant | ast.JoinedStr)
     owner = scope.find(node.value.id)
     return owner is not None and owner.bound[node.value.id] in _COMMON_MODULES
 
@@ -297,85 +350,50 @@ _DEEPEST: Final = 3
 _ORDERING: Final = (ast.Lt, ast.LtE, ast.Gt, ast.GtE)
 
 
-def value_faults(reader: ProgramReader, reachability: Reachability) -> Iterator[Fault]:
+def _value_faults(reader: ProgramReader, reachability: Reachability) -> Iterator[Fault]:
     """Calls of functions without `return`, and of generators, whose value is used as something else."""
-    functions: dict[str, list[Function]] = {}
-    for scope in reader.root.scopes:
-        for name, function in scope.functions.items():
-            functions.setdefault(name, []).append(function)
-    shapes = {name: _Shape(same[0]) for name, same in functions.items() if len(same) == 1}
-    odd = {name: shape for name, shape in shapes.items() if shape.is_generator or shape.returns_nothing}
+    odd = {
+        scope.node.name: scope
+        for scope in reader.root.scopes
+        if isinstance(scope.node, Function) and (scope.yields or not (scope.returns or _is_stub(scope.node)))
+    }
     classes = OwnClasses(reader, reachability)
+    statements = {use.node for use in reader.values.dropped} if odd else ()
     for use in reader.calls if odd else ():
-        shape = odd.get(last_name(use.node.func))
-        if shape is None or (own_function(use, reader) or classes.method(use)) is not shape.function:
+        scope = odd.get(last_name(use.node.func))
+        if scope is None or use.node in statements:
             continue
-        fault = _value_fault(use, shape, reader, reachability)
+        function = own_function(use, reader) or classes.method(use)
+        if function is None or function is not scope.node:
+            continue
+        path = reachability.around(use)
+        judge = _generator_fault if scope.yields else _Uses(reader, reachability).fault_of
+        fault = judge(use, function, path) if path else None
         if fault and reachability.reach(use, CATCHES_TYPES):
             yield fault
 
 
-class _Shape:
-    """What the calls of a function give."""
-
-    def __init__(self, function: Function) -> None:
-        self.function = function
-        self.is_async = isinstance(function, ast.AsyncFunctionDef)
-        self.is_generator = False
-        returns_value = False
-        stack: list[ast.AST] = list(function.body)
-        while stack:
-            node = stack.pop()
-            if isinstance(node, Function | ast.Lambda | ast.ClassDef):
-                continue
-            self.is_generator = self.is_generator or isinstance(node, ast.Yield | ast.YieldFrom)
-            returns_value = returns_value or (isinstance(node, ast.Return) and node.value is not None)
-            stack.extend(ast.iter_child_nodes(node))
-        last = function.body[-1]
-        is_stub = isinstance(last, ast.Pass | ast.Raise) or _is_constant(last)
-        self.returns_nothing = not (self.is_generator or returns_value or is_stub or function.decorator_list)
-
-    def forgotten_value(self) -> tuple[ast.stmt, str] | None:
-        """The last statement, if it computes something that nobody reads, and what to write instead."""
-        last = self.function.body[-1]
-        while isinstance(last, ast.With | ast.AsyncWith):
-            last = last.body[-1]
-        match last:
-            case ast.Assign(targets=[ast.Name(id=name)]) | ast.AnnAssign(target=ast.Name(id=name)):
-                nodes = list(ast.walk(self.function))
-                is_read = any(
-                    isinstance(node, ast.Name) and node.id == name and isinstance(node.ctx, ast.Load) for node in nodes
-                )
-                is_outer = any(isinstance(node, ast.Global | ast.Nonlocal) and name in node.names for node in nodes)
-                return None if is_read or is_outer or name.startswith("_") else (last, f"return {name}")
-            case ast.Expr(value=value) if not isinstance(value, ast.Call | ast.Await | ast.Constant | ast.NamedExpr):
-                return last, "return ..."
-        return None
+def _is_stub(function: Function) -> bool:
+    last = function.body[-1]
+    is_text = isinstance(last, ast.Expr) and isinstance(last.value, ast.Constant)
+    return is_text or isinstance(last, ast.Pass | ast.Raise)
 
 
-def _is_constant(statement: ast.stmt) -> bool:
-    return isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant)
-
-
-def _value_fault(use: NodeUse, shape: _Shape, reader: ProgramReader, reachability: Reachability) -> Fault | None:
-    path = reachability.around(use)
-    if not path or shape.is_generator:
-        return _generator_fault(use, shape, path[-1]) if path else None
-    name, node = shape.function.name, use.node
-    uses = _Uses(reader, reachability)
-    value = shape.forgotten_value()
-    if value is not None and uses.takes_value(path, use):
-        return Fault("name", f"{name!r} returns nothing here; write '{value[1]}'", value[0])
-    if isinstance(path[-1], ast.Await):
-        node = path.pop()
-    elif shape.is_async:
-        return None
-    places = [(node, path), *uses.reads(path[-1], node, use)]
-    needs = any(_needs_value(item, outer) for item, outer in places)
-    if not needs and not any(outer and _is_printed(outer[-1], item) for item, outer in places):
-        return None
-    line = shape.function.lineno
-    return Fault("name", f"{name!r} (line {line}) has no 'return', so this is None; add one", use.node, needs)
+def _forgotten_value(function: Function) -> tuple[ast.stmt, str] | None:
+    """The last statement, if it computes something that nobody reads, and what to write instead."""
+    last = function.body[-1]
+    while isinstance(last, ast.With | ast.AsyncWith):
+        last = last.body[-1]
+    match last:
+        case ast.Assign(targets=[ast.Name(id=name)]) | ast.AnnAssign(target=ast.Name(id=name)):
+            for node in ast.walk(function):
+                is_read = isinstance(node, ast.Name) and node.id == name and isinstance(node.ctx, ast.Load)
+                if is_read or (isinstance(node, ast.Global | ast.Nonlocal) and name in node.names):
+                    return None
+            return None if name.startswith("_") else (last, f"return {name}")
+        case ast.Expr(value=value) if not isinstance(value, ast.Call | ast.Await | ast.Constant | ast.NamedExpr):
+            return last, "return ..."
+    return None
 
 
 class _Uses:
@@ -384,6 +402,21 @@ class _Uses:
     def __init__(self, reader: ProgramReader, reachability: Reachability) -> None:
         self._reader = reader
         self._reachability = reachability
+
+    def fault_of(self, use: NodeUse, function: Function, path: list[ast.AST]) -> Fault | None:
+        node, value = use.node, _forgotten_value(function)
+        if value is not None and self.takes_value(path, use):
+            return Fault("name", f"{function.name!r} returns nothing here; write '{value[1]}'", value[0])
+        if isinstance(path[-1], ast.Await):
+            node = path.pop()
+        elif isinstance(function, ast.AsyncFunctionDef):
+            return None
+        places = [(node, path), *self.reads(path[-1], node, use)]
+        needs = any(_needs_value(item, outer) for item, outer in places)
+        if not needs and not any(outer and _is_printed(outer[-1], item) for item, outer in places):
+            return None
+        text = f"{function.name!r} (line {function.lineno}) has no 'return', so this is None; add one"
+        return Fault("name", text, use.node, needs)
 
     def reads(self, statement: ast.AST, value: ast.AST, use: NodeUse) -> list[tuple[ast.AST, list[ast.AST]]]:
         """Reads of the name that a statement gives the value, each with the nodes around it."""
@@ -414,8 +447,8 @@ class _Uses:
         return not isinstance(outer, ast.Compare)
 
 
-def _generator_fault(use: NodeUse, shape: _Shape, outer: ast.AST) -> Fault | None:
-    name, is_async = shape.function.name, shape.is_async
+def _generator_fault(use: NodeUse, function: Function, path: list[ast.AST]) -> Fault | None:
+    name, is_async, outer = function.name, isinstance(function, ast.AsyncFunctionDef), path[-1]
     is_loop = isinstance(outer, ast.For | ast.Starred) or (isinstance(outer, ast.comprehension) and not outer.is_async)
     is_measure = isinstance(outer, ast.Call) and isinstance(outer.func, ast.Name) and outer.func.id in ("len", "round")
     if is_async and is_loop:
@@ -440,7 +473,9 @@ def _needs_value(node: ast.AST, path: list[ast.AST]) -> bool:
         case ast.Compare(ops=[kind], comparators=[right]):
             return isinstance(kind, _ORDERING) or (isinstance(kind, ast.In | ast.NotIn) and right is node)
         case ast.Call(func=ast.Name(id=name)) if any(node is argument for argument in outer.args):
-            return name in _CONSUMING - {"str", "any", "all"} and (len(outer.args) == 1 or name in ("zip", "enumerate"))
+            return name in _CONSUMING - {"str", "any", "all", "print"} and (
+                len(outer.args) == 1 or name in ("zip", "enumerate")
+            )
         case ast.Call(func=ast.Attribute(attr="join")):
             return True
         case ast.For() | ast.AsyncFor() | ast.comprehension():
@@ -464,7 +499,7 @@ _FORMATTING: Final = frozenset(
 )
 
 
-def text_faults(reader: ProgramReader, reachability: Reachability) -> Iterator[Fault]:
+def _text_faults(reader: ProgramReader, reachability: Reachability) -> Iterator[Fault]:
     """Texts with `{name}` in them that are no f-strings: certain where they are printed and compute something."""
     names = reader.names
     formats = not (_FORMATTING.isdisjoint(names.attributes) and _FORMATTING.isdisjoint(names.loads))
@@ -505,7 +540,7 @@ def _fields(use: NodeUse) -> list[ast.FormattedValue]:
     return fields
 
 
-def handler_faults(reader: ProgramReader, reachability: Reachability) -> Iterator[Fault]:
+def _handler_faults(reader: ProgramReader, reachability: Reachability) -> Iterator[Fault]:
     """Handlers after another that catches the same, and texts that are raised."""
     for node in reader.shape.long_tries:
         for index, handler in enumerate(node.handlers[1:], 1):
