@@ -172,6 +172,8 @@ CAUGHT_BY_NONE = [
     ),
     ("users = await get_users()\nif users:\n    print(usres)", "'usres' is not defined; did you mean 'users'?"),
     ("users = await get_users()\nif users:\n    print(true)", "'true' is not defined; write True"),
+    ("users = await get_users()\nif users:\n    printf(users)", "'printf' is not defined; write print(...)"),
+    ("for u in await get_users():\n    print(lenght(u))", "'lenght' is not defined; give it a value first"),
 ]
 REPLIES = [
     (

@@ -94,9 +94,11 @@ class Reachability:
         return reach and min(reach, self.reach_within(body or self.tree.body, use.node))
 
     def may_be_uncalled(self, node: ast.AST) -> bool:
-        """Whether it is a function that is called in a loop which may have no round."""
+        """Whether it is a function that a statement calls for its effect, in a loop which may have no round."""
         steps = [*(self.path_in_program(node) or []), node]
-        if len(steps) < 2 or getattr(steps[-2], "func", None) is not node:
+        outer_steps = [step for step in steps[:-1] if not isinstance(step, ast.Await)]
+        is_effect = len(outer_steps) > 1 and isinstance(outer_steps[-2], ast.Expr)
+        if not is_effect or getattr(outer_steps[-1], "func", None) is not node:
             return False
         for outer, inner in pairwise(steps):
             if (

@@ -167,7 +167,11 @@ _WRITE: Final = {
     "length": "len(...)", "fetch": "a tool call instead: there is no network", "require": "import",
 }  # fmt: skip
 """Names of other languages, and what Python has for them."""
-_LITERALS: Final = frozenset({"true", "false", "null", "undefined", "TRUE", "FALSE", "NULL"})
+_FOREIGN: Final = frozenset(
+    {"true", "false", "null", "undefined", "TRUE", "FALSE", "NULL", "console", "printf", "println", "parseInt",
+     "parseFloat", "strlen"}
+)  # fmt: skip
+"""Those of them that are never a name of the program's own that it forgot to define."""
 _OLD: Final = frozenset(
     {
         "xrange", "raw_input", "unicode", "basestring", "long", "unichr", "reduce", "file", "cmp", "execfile", "reload",
@@ -233,9 +237,9 @@ def fix_for(name: str, use: NodeUse, reader: ProgramReader, index: ToolIndex) ->
 
 
 def _is_slip(use: NodeUse) -> bool:
-    """Whether a name is plainly one of the program's own, misspelt, or a literal of another language."""
+    """Whether a name is plainly one of the program's own, misspelt, or one of another language."""
     own_names = [name for scope in _scopes_around(use.scope) for name in scope.bound][:_MOST]
-    return use.node.id in _LITERALS or bool(difflib.get_close_matches(use.node.id, own_names, 1, _VERY_CLOSE))
+    return use.node.id in _FOREIGN or bool(difflib.get_close_matches(use.node.id, own_names, 1, _VERY_CLOSE))
 
 
 def _scopes_around(scope: Scope | None) -> Iterator[Scope]:
