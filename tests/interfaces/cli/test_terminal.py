@@ -1,6 +1,7 @@
 """A person at the command line: output while the program runs, and questions with standing answers."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -129,3 +130,17 @@ def test_a_person_is_told_of_files_that_were_not_saved(folder: Path) -> None:
     with AtTerminal("run", "--out", "made", "-c", "open('out.txt', 'w').close()") as terminal:
         assert terminal.rest() == (0, "")
     assert (folder / "made" / "out.txt").exists()
+
+
+@pytest.mark.long
+def test_a_terminal_of_60_columns_gets_lists_without_longer_lines(cli: Cli, folder: Path) -> None:
+    (folder / "toolfold.yaml").write_text("ledger: {where: ledger.sqlite}\n")
+    done = cli("run", "--json", "--tools", "tools.py", "-c", "print([await price('ACME') for _ in range(2)])")
+    with AtTerminal("runs", COLUMNS="60", TERM="xterm") as terminal:
+        listed = terminal.rest()[1]
+    with AtTerminal("runs", "show", json.loads(done.stdout)["execution_id"], COLUMNS="60", TERM="xterm") as terminal:
+        calls = terminal.rest()[1].partition("calls")[2]
+
+    lines = re.sub(r"\x1b\[[0-9;]*m", "", listed + calls).splitlines()
+    assert sum("price(ticker='ACME')" in line for line in lines) == 2
+    assert [line for line in lines if len(line) > 60] == []

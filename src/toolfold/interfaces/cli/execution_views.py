@@ -61,7 +61,9 @@ def print_list(summaries: Sequence[ExecutionSummary], *, as_json: bool, is_filte
         return complain(message, code=Exit.FINISHED)
     console = _console()
     width = max(len(escape_controls(summary.execution_id)) for summary in summaries)
-    console.print(f"{'id':<{width}}  {'began':<19}  {'status':<9}  {'calls':>5}  {'seconds':>8}  program")
+    head = Text(f"{'id':<{width}}  {'began':<19}  {'status':<9}  {'calls':>5}  {'seconds':>8}  program")
+    head.truncate(console.width, overflow="ellipsis")
+    console.print(head)
     for summary in summaries:
         seconds = f"{summary.seconds:.3f}" if summary.state == "ended" else ""
         status = summary.status or summary.state
@@ -171,12 +173,16 @@ def _print_part(console: Console, title: str, text: str) -> None:
 def _print_calls(entries: Sequence[ReplyEntry], console: Console, *, full: bool) -> None:
     first = min(entry.record.started_seconds for entry in entries)
     last = max(entry.record.started_seconds + entry.record.seconds for entry in entries)
+    # A narrow terminal shows less of the arguments, and no bars.
+    cells = min(_CALL_CELLS, max(12, console.width - 40))
     for entry in entries:
         record, reply = entry.record, entry.reply
-        line = Text(f"  {record.id:>4}  {_signature(record.name, record, full=False):<{_CALL_CELLS}}")
+        signature = _signature(record.name, record, full=False)
+        line = Text(f"  {record.id:>4}  {signature if console.width >= 86 else shorten(signature, cells):<{cells}}")
         line.append(f"  {record.seconds * 1000:>7.1f} ms  {record.bytes_out:>9,} bytes  ")
         bar = _bar(record.started_seconds - first, record.seconds, max(last - first, 1e-9))
-        line.append(bar, style="red" if record.error is not None else "green")
+        if console.width >= 86:
+            line.append(bar, style="red" if record.error is not None else "green")
         line.append("".join(f"  {note}" for note in _notes(record)))
         line.rstrip()
         console.print(line)

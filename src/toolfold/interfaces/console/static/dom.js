@@ -41,8 +41,24 @@ function marked(text) {
 const SVG = new Set(["rect", "line", "text", "g", "path"]);
 
 export function fill(element, ...children) {
-  element.replaceChildren(...nodes(children));
+  keepFocus(element, () => element.replaceChildren(...nodes(children)));
   return element;
+}
+
+// After a live update the focus is where it was: in the same row or group, on the same kind of element. If that row is
+// gone, it is nowhere, so that Enter never acts on another call.
+export function keepFocus(element, replace) {
+  const before = document.activeElement;
+  const isInside = before && before !== element && element.contains(before);
+  const anchor = isInside ? before.closest("[data-key], [data-tool]") : null;
+  const scope = anchor && element.contains(anchor) ? anchor : element;
+  const alike = (root) => [root, ...root.querySelectorAll(before.tagName)].filter((one) => one.tagName === before.tagName && one.getAttribute("class") === before.getAttribute("class"));
+  const at = isInside ? alike(scope).indexOf(before) : -1;
+  replace();
+  if (!isInside || element.contains(before)) return;
+  const name = scope === element ? null : scope.dataset.key === undefined ? "tool" : "key";
+  const again = name === null ? element : element.querySelector(`[data-${name}="${CSS.escape(scope.dataset[name])}"]`);
+  if (again) alike(again)[at]?.focus({ preventScroll: true });
 }
 
 // Lets the browser draw and answer in between.

@@ -1,5 +1,5 @@
 // A list of any length: only the rows that can be seen are there.
-import { h } from "./dom.js";
+import { h, keepFocus } from "./dom.js";
 
 export class LongList {
   constructor({ height, className, draw, onEnd = null, label, most = 0 }) {
@@ -37,15 +37,13 @@ export class LongList {
     const first = Math.max(0, Math.floor(scrollTop / this.height) - 4);
     const last = Math.min(this.items.length, Math.ceil((scrollTop + clientHeight) / this.height) + 4);
     this.space.style.height = `${this.items.length * this.height}px`;
-    const focused = this.space.contains(document.activeElement) ? document.activeElement.dataset.key : null;
     const rows = [];
     for (let index = first; index < last; index += 1) {
       const row = this.draw(this.items[index], index);
       row.style.top = `${index * this.height}px`;
       rows.push(row);
     }
-    this.space.replaceChildren(...rows);
-    if (focused) this.space.querySelector(`[data-key="${CSS.escape(focused)}"]`)?.focus({ preventScroll: true });
+    keepFocus(this.space, () => this.space.replaceChildren(...rows));
     if (this.onEnd && last >= this.items.length - 10) this.onEnd();
   }
 }
