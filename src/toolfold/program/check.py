@@ -29,14 +29,21 @@ from toolfold.program.reader import ProgramReader
 from toolfold.program.reader_facts import Function
 from toolfold.program.rules.arguments import Fault
 from toolfold.program.rules.coroutines import coroutine_faults
-from toolfold.program.rules.imports import argv_faults, import_faults, input_faults, missing_package, outward_faults
+from toolfold.program.rules.imports import (
+    argv_faults,
+    import_faults,
+    input_faults,
+    library_faults,
+    missing_package,
+    outward_faults,
+)
 from toolfold.program.rules.own_functions import arity_faults, attribute_faults
 from toolfold.program.rules.reachability import Reachability
-from toolfold.program.rules.reply_keys import reply_faults
 from toolfold.program.rules.silent_mistakes import silent_faults, uncalled_faults
 from toolfold.program.rules.tool_calls import ToolCallCheck, stand_ins
 from toolfold.program.rules.tool_uses import stream_faults, tool_use_faults
 from toolfold.program.rules.undefined_names import Bindings
+from toolfold.program.rules.value_flow import type_faults
 
 _RULES: Final = (arity_faults, attribute_faults, coroutine_faults, silent_faults)
 """For programs whose names can all be seen."""
@@ -175,7 +182,9 @@ class Checker:
             if reader.values.async_uses:
                 yield from stream_faults(reader, calls.tools, reachability)
             yield from outward_faults(reader, self._index, reachability)
-            yield from reply_faults(reader, calls.tools, reachability)
+            yield from library_faults(reader, self._preset_names(reader, known_names), reachability)
+            if any(tool.output_schema for tool in calls.tools.values()):
+                yield from type_faults(reader, calls.tools, self._index.signature, reachability)
 
     def _preset_names(self, reader: ProgramReader, known_names: Container[str]) -> tuple[str, ...]:
         """Presets that the program uses and neither it, nor a tool, nor its session defines."""

@@ -280,18 +280,6 @@ def _attribute(walk: Walk, node: ast.Attribute, scope: Scope, guard: Guard) -> N
     walk.stack.append((value, scope, guard))
 
 
-def _subscript(walk: Walk, node: ast.Subscript, scope: Scope, guard: Guard) -> None:
-    walk.values.spoiled.add(node.value)
-    is_text = isinstance(node.slice, ast.Constant) and isinstance(node.slice.value, str)
-    if is_text and isinstance(node.ctx, ast.Load):
-        walk.values.keys.append(NodeUse(node, scope, guard))
-        walk.stack.append((node.value, scope, guard))
-        return
-    if isinstance(node.ctx, ast.Store) and not isinstance(node.slice, ast.Constant):
-        walk.values.additions.append(NodeUse(node.value, scope, guard))
-    walk.children(node, scope, guard)
-
-
 def _spoil_value(walk: Walk, node: Any, scope: Scope, guard: Guard) -> None:
     """The node's `value` cannot be a coroutine: a dropped one, `x[...]`, `{x}` in text, `*x`."""
     walk.values.spoiled.add(node.value)
@@ -380,7 +368,7 @@ USE_HANDLERS: Final[dict[type[ast.AST], Handler]] = {
     ast.Await: _await,
     ast.Attribute: _attribute,
     ast.Expr: _statement,
-    ast.Subscript: _subscript,
+    ast.Subscript: _spoil_value,
     ast.FormattedValue: _spoil_value,
     ast.JoinedStr: _joined,
     ast.Starred: _spoil_value,

@@ -195,10 +195,6 @@ class ValueFacts:
     """Calls whose value goes into one name."""
     dropped: list[NodeUse] = field(default_factory=list)
     """Calls that stand as statements of their own."""
-    keys: list[NodeUse] = field(default_factory=list)
-    """Subscripts with a text."""
-    additions: list[NodeUse] = field(default_factory=list)
-    """What is given an item by a key that is not in the text."""
     subtractions: list[NodeUse] = field(default_factory=list)
     async_uses: list[tuple[NodeUse, str]] = field(default_factory=list)
     """Values of `async for` and `async with`, with the second word."""

@@ -8,16 +8,20 @@ imported, and so can libraries for the network where the engine has placeholders
 from __future__ import annotations
 
 import ast
+import builtins
+import difflib
 import sys
 from collections.abc import Container, Iterable, Iterator, Sequence
 from functools import cache
+from importlib import import_module
 from importlib.util import find_spec
+from types import ModuleType
 from typing import Final
 
 from toolfold.models import InstalledSet
 from toolfold.program.known_names import ToolIndex
 from toolfold.program.reader import ProgramReader
-from toolfold.program.reader_facts import CATCHES_IMPORTS, CATCHES_KEYS, Kind, NodeUse
+from toolfold.program.reader_facts import CATCHES_ATTRIBUTES, CATCHES_IMPORTS, CATCHES_KEYS, Kind, NodeUse
 from toolfold.program.rules.arguments import Fault
 from toolfold.program.rules.reachability import Reachability
 from toolfold_guest.shared.reserved_names import LIBRARIES, NOTEBOOK_MODULES, library_of
@@ -278,3 +282,81 @@ def _path(use: NodeUse) -> str:
     owner = use.scope.find(node.id)
     root = node.id if owner is None else owner.bound[node.id].replace(":", ".")
     return ".".join((root, *reversed(names))) if root else ""
+
+
+# ----------------------------------------------------------------------------------------------------
+# Names that modules of the standard library do not have. Programs run on the Python that this is.
+
+_LOOKED_INTO: Final = frozenset(
+    {
+        "abc", "array", "asyncio", "base64", "bisect", "calendar", "cmath", "collections", "collections.abc",
+        "concurrent.futures", "contextlib", "copy", "csv", "dataclasses", "datetime", "decimal", "difflib", "enum",
+        "fractions", "functools", "glob", "gzip", "hashlib", "heapq", "hmac", "html", "io", "itertools", "json",
+        "locale", "logging", "math", "numbers", "operator", "os", "os.path", "pathlib", "pprint", "queue", "random",
+        "re", "secrets", "shlex", "shutil", "statistics", "string", "struct", "tempfile", "textwrap", "threading",
+        "time", "traceback", "types", "typing", "unicodedata", "urllib.parse", "uuid", "warnings", "weakref",
+        "zipfile", "zlib", "zoneinfo",
+    }
+)  # fmt: skip
+"""Modules that are imported soon and without an effect."""
+_CLOSE: Final = 0.7
+_MEANT: Final = {
+    "asyncio.all": "asyncio.gather", "json.stringify": "json.dumps", "json.dump_string": "json.dumps",
+    "json.encode": "json.dumps", "json.decode": "json.loads", "json.parse": "json.loads",
+    "math.random": "random.random", "time.now": "time.time", "random.int": "random.randint",
+    "random.number": "random.random", "re.find": "re.search", "re.replace": "re.sub",
+    "statistics.average": "statistics.mean", "statistics.avg": "statistics.mean", "math.average": "statistics.mean",
+    "math.mean": "statistics.mean", "datetime.parse": "datetime.datetime.fromisoformat",
+    "datetime.datetime.parse": "datetime.fromisoformat", "asyncio.wait_all": "asyncio.gather",
+    "asyncio.spawn": "asyncio.create_task", "asyncio.parallel": "asyncio.gather",
+}  # fmt: skip
+
+
+def library_faults(reader: ProgramReader, presets: Container[str], reachability: Reachability) -> Iterator[Fault]:
+    """Attributes and imports of names that a module or class of the standard library lacks, in no order."""
+    names = reader.names
+    if not names.modules.isdisjoint(_MOCKS):
+        return
+    for use in names.attribute_uses:
+        owner = use.scope.find(use.node.value.id)
+        path = owner.bound[use.node.value.id] if owner is not None else use.node.value.id
+        if (
+            path
+            and (owner is not None or (path in presets and path != "datetime"))
+            and use.node.attr not in names.set_attributes
+        ):
+            message = _missing(path, use.node.attr)
+            if message and reachability.runs(use, CATCHES_ATTRIBUTES):
+                yield Fault("name", message, use.node)
+    for use in reader.imports:
+        node = use.node
+        for alias in node.names if isinstance(node, ast.ImportFrom) and node.module and not node.level else ():
+            message = _missing(node.module, alias.name) if alias.name != "*" else None
+            if message and reachability.runs(use, CATCHES_IMPORTS):
+                yield Fault("import", message, alias)
+
+
+@cache
+def _missing(path: str, name: str) -> str | None:
+    """The words for a name that a module, or a class `module:Class`, lacks; `None` if it has it, or nobody knows."""
+    module, _, member = path.partition(":")
+    if module not in _LOOKED_INTO:
+        return None
+    owner: object = import_module(module)
+    owner = getattr(owner, member, None) if member else owner
+    if not isinstance(owner, type | ModuleType) or hasattr(owner, name):
+        return None
+    if isinstance(owner, ModuleType) and hasattr(owner, "__path__") and find_spec(f"{module}.{name}") is not None:
+        return None
+    place = member or module
+    meant = _MEANT.get(f"{module}.{member}.{name}" if member else f"{module}.{name}")
+    near = difflib.get_close_matches(name, [other for other in dir(owner) if other[0] != "_"], 1, _CLOSE)
+    inner = getattr(owner, module, None)
+    if meant is None and near:
+        meant = f"{place}.{near[0]}"
+    elif meant is None and hasattr(builtins, name):
+        meant = name
+    elif meant is None and isinstance(inner, type) and hasattr(inner, name):
+        meant = f"{place}.{module}.{name}"
+    rest = f"did you mean {meant!r}?" if meant else "write it out, or use another function"
+    return f"{place} has no {name!r} in Python {sys.version_info[0]}.{sys.version_info[1]}; {rest}"

@@ -79,11 +79,37 @@ class Reachability:
         """Whether every run of the program comes to a use."""
         return self.reach(use) is Reach.CERTAIN
 
+    def may_come_to(self, use: NodeUse, guard: Guard) -> bool:
+        """Whether its function runs, and a branch in that may come to the use."""
+        reach, body = self._reach_of_scopes(use, guard)
+        if reach < Reach.LIKELY or any(isinstance(outer, ast.Lambda) for outer in self.around(use)):
+            return False
+        return self.reach_within(body, use.node) > Reach.NEVER
+
+    def tests_before(self, use: NodeUse) -> Iterator[ast.expr]:
+        """Tests that decide whether its function comes to a use."""
+        steps = [*self.around(use), use.node]
+        for outer, inner in pairwise(steps):
+            match outer:
+                case ast.If(test=test) | ast.IfExp(test=test) | ast.While(test=test) if inner is not test:
+                    yield test
+                case ast.BoolOp(values=values):
+                    yield from (value for value in values if value is not inner)
+                case ast.match_case() | ast.Match():
+                    yield from (node for node in ast.walk(outer) if isinstance(node, ast.expr))
+            for loop in getattr(outer, "generators", ()):
+                yield from loop.ifs
+
     def reach(self, use: NodeUse, guard: Guard = GUARDED) -> Reach:
+        reach, body = self._reach_of_scopes(use, guard)
+        return reach and min(reach, self.reach_within(body, use.node))
+
+    def _reach_of_scopes(self, use: NodeUse, guard: Guard) -> tuple[Reach, list[ast.stmt]]:
+        """The reach of the function of a use, and the body of that."""
         if use.guard & (guard | MAYBE) or (use.guard & WITHIN and self._has_own_managers):
-            return Reach.NEVER
+            return Reach.NEVER, self.tree.body
         if self._awaited is not None and isinstance(use.node, ast.Call) and use.node not in self._awaited:
-            return Reach.NEVER
+            return Reach.NEVER, self.tree.body
         scope: Scope | None = use.scope
         reach, body = Reach.CERTAIN, None
         while scope is not None and reach:
@@ -91,7 +117,7 @@ class Reachability:
                 body = body or scope.node.body
                 reach = min(reach, self._reach_of_function(scope.node, scope.parent, guard))
             scope = scope.parent
-        return reach and min(reach, self.reach_within(body or self.tree.body, use.node))
+        return reach, body or self.tree.body
 
     def may_be_uncalled(self, node: ast.AST) -> bool:
         """Whether it is a function that a statement calls for its effect, in a loop which may have no round."""
@@ -432,8 +458,8 @@ class _Unknown(Exception):
 
 _MEASURE: Final[dict[str, Callable[..., object]]] = {"range": range, "len": len}
 _USING: Final = frozenset(
-    {"all", "any", "dict", "extend", "gather", "join", "list", "max", "min", "print", "reduce", "set", "sort", "sorted",
-     "sum", "tuple"}
+    {"Counter", "all", "any", "dict", "extend", "frozenset", "fsum", "gather", "join", "list", "max", "mean", "median",
+     "min", "print", "reduce", "set", "sort", "sorted", "sum", "tuple"}
 )  # fmt: skip
 """Functions that use up a generator, or call a key function, at once."""
 _COMPARE: Final[dict[type[ast.cmpop], Callable[..., object]]] = {
