@@ -119,6 +119,7 @@ TOOL_USES = [
     ("for u in await get_users:\n    print(u)", "'get_users' is not called; write 'await get_users(...)'"),
     ("for u in get_users:\n    print(u)", "'get_users' is not called; write 'for ... in await get_users(...)'"),
     ("print([u for u in get_users])", "'get_users' is not called; write 'for ... in await get_users(...)'"),
+    ("print(f'users: {get_users}')", "'get_users' is not called; write '{await get_users(...)}'"),
     ("print(get_users[0])", "'get_users' is not called; write '(await get_users(...))[...]'"),
     (
         "async for u in get_users():\n    print(u)",

@@ -91,6 +91,8 @@ def _misuse_in(
             return Fault("not_awaited", f"{name!r} is not called; write 'await {call}'", node)
         case ast.For(iter=source) | ast.AsyncFor(iter=source) | ast.comprehension(iter=source) if source is node:
             return Fault("not_awaited", f"{name!r} is not called; write 'for ... in await {call}'", node)
+        case ast.FormattedValue(conversion=-1):
+            return Fault("not_awaited", f"{name!r} is not called; write '{{await {call}}}'", node)
         case ast.Subscript(value=value, ctx=ast.Load()) if value is node:
             return Fault("not_awaited", f"{name!r} is not called; write '(await {call})[...]'", node)
     return None
