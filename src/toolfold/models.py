@@ -29,6 +29,7 @@ ProblemKind = Literal[
     "not_awaited", "name", "arguments", "reply", "input", "import", "too_large", "memory", "output", "calls", "cpu",
     "value", "wall_clock", "protocol", "exception",
 ]  # fmt: skip
+Language: TypeAlias = Literal["python", "bash"]
 LibrarySet: TypeAlias = str
 """`bare`, `data`, `science`, or the name of an `InstalledSet`."""
 OWN_SETS: Final = ("bare", "data", "science")
@@ -200,6 +201,7 @@ class Program:
     """What it can read from standard input; `None` gives it none, and the check refuses `input()`."""
     clock: float | None = None
     """What its clocks say at its start; then they advance with readings and sleeps only. `None`: the real time."""
+    language: Language = "python"
 
     @property
     def sent_text(self) -> str:
@@ -289,6 +291,8 @@ class ProgramOptions(msgspec.Struct, frozen=True, kw_only=True):
     stdin: str | None = None
     clock: float | None = None
     """These two as in `Program`."""
+    language: Language = "python"
+    """`bash` runs in a jail in which programs start processes; see `docs/bash.md`."""
 
 
 class StartOptions(ProgramOptions, frozen=True, kw_only=True):
@@ -321,6 +325,7 @@ if TYPE_CHECKING:  # a `TypedDict` takes long to make, and every command would w
         seed: int | None
         stdin: str | None
         clock: float | None
+        language: Language
 
     class StartKeywords(ProgramKeywords, total=False):
         """The fields of `StartOptions`, as keywords of `Runtime.start`."""

@@ -70,11 +70,17 @@ _MOST_IMAGES: Final = 10
 _LARGEST_IMAGE_BYTES: Final = 5 * 1024 * 1024
 
 
-def images_in(value: Any, files: Sequence[Any] = (), *, kind: str = "image") -> list[tuple[str, bytes]]:
-    """Type and data of the pictures, or sounds, in a value and among files; not the huge ones, and not too many."""
-    images = [(media.mime, media.data) for media in media_in(value) if media.kind == kind]
-    images += [(file.mime, file.data) for file in files if file.mime.startswith(f"{kind}/")]
+def images_in(value: Any, files: Sequence[Any] = ()) -> list[tuple[str, bytes]]:
+    """Type and data of the pictures in a value and among files; not the huge ones, and not too many."""
+    images = [(media.mime, media.data) for media in media_in(value) if media.kind == "image"]
+    images += [(file.mime, file.data) for file in files if file.mime.startswith("image/")]
     return [(mime, data) for mime, data in images if 0 < len(data) <= _LARGEST_IMAGE_BYTES][:_MOST_IMAGES]
+
+
+def sounds_in(value: Any) -> list[tuple[str, bytes]]:
+    """Type and data of the sounds in a value, within the limits of pictures."""
+    sounds = [(media.mime, media.data) for media in media_in(value) if media.kind == "audio"]
+    return [(mime, data) for mime, data in sounds if 0 < len(data) <= _LARGEST_IMAGE_BYTES][:_MOST_IMAGES]
 
 
 def call_as_json(record: Any) -> Any:

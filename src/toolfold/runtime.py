@@ -126,7 +126,6 @@ class Runtime(fork_safety.ProcessOwned):
             tools=tools, engine=settings.engine, limits=settings.limits, policy=settings.policy,
             approve=settings.approve, listeners=settings.listeners,
         )  # fmt: skip
-        approve = settings.approve and as_approve(settings.approve)
         self._limits = settings.limits
         policy, session_limits = settings.policy, settings.session_limits or SessionLimits()
         guest_limits = {"max_kept_guests": session_limits.max_guests, "max_kept_bytes": session_limits.max_guest_bytes}
@@ -143,7 +142,11 @@ class Runtime(fork_safety.ProcessOwned):
             ledger=self._ledger,
             listeners=Listeners([*settings.listeners], usual_listeners(with_telemetry=settings.telemetry)),
             learning=learning,
-            context=CallContext(entry_name=settings.entry_name, approve=approve, learned=learning.index),
+            context=CallContext(
+                entry_name=settings.entry_name,
+                approve=settings.approve and as_approve(settings.approve),
+                learned=learning.index,
+            ),
             interface=settings.interface,
         )
         self._checks = Checks(self._engine, with_types=settings.type_check)

@@ -238,17 +238,6 @@ class Writer:
         ])  # fmt: skip
         return f"{made}\nfor item in {name}:\n    print(item if isinstance(item, Exception) else str(item)[:40])"
 
-    def _kept(self, depth: int) -> str:
-        """Calls that are kept on purpose, and awaited later: also beside others of which the `await` is forgotten."""
-        calls, key = self._name("calls"), self._name("k")
-        end = self._random.choice([
-            f"print(len(await asyncio.gather(*{calls})))",
-            f"for call in {calls}:\n    log.append(await call)",
-            f"while {calls}:\n    print((await {calls}.pop())['key'])",
-            f"print([(await call)['key'] for call in {calls}])",
-        ])  # fmt: skip
-        return f"{calls} = [save({key}) for {key} in {self._keys()}]\n{self._statement(depth + 1)}\n{end}"
-
     def _queue(self, depth: int) -> str:
         name = self._name("q")
         return (
@@ -347,7 +336,7 @@ class Writer:
 
     _statements: Final[list[Callable[[Writer, int], str]]] = [
         _assign, _bare, _append, _store, _pair, _text, _walrus, _guard, _loop, _comprehension, _gather, _guard, _loop, _append,
-        _queue, _table, _match, _assign, _kept,
+        _queue, _table, _match, _assign,
     ]  # fmt: skip
     _definitions: Final[list[Callable[[Writer], str]]] = [
         _helper, _helper, _retry, _class, _decorator, _generator, _record,

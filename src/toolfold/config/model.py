@@ -45,7 +45,7 @@ from toolfold.config.sections import (
     wrong_key,
 )
 from toolfold.errors import UsageError
-from toolfold.models import MIB, Json, Limits
+from toolfold.models import MIB, Json, Language, Limits
 
 
 def _is_argv_item(item: Any) -> str | tuple[str, ...]:
@@ -245,6 +245,8 @@ class ExecutionConfig(Section):
     """Of one program, on the wall clock."""
     max_output_bytes: Size | None = None
     """Of a program's output; the rest is cut."""
+    languages: frozenset[Language] | None = None
+    """`[python]` or `[python, bash]`; unless set, bash is for HTTP clients that identify as LibreChat only."""
 
 
 class LimitsConfig(Section):

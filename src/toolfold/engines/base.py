@@ -18,6 +18,7 @@ from toolfold.models import (
     Call,
     File,
     InstalledSet,
+    Language,
     LibrarySet,
     Limits,
     Problem,
@@ -287,6 +288,8 @@ class Capabilities:
     """Makes a program ready while it is being checked, for `Order.preparation`; `None` where that would not pay."""
     stocked: Stocked | None = None
     """Keeps guests waiting for programs."""
+    languages: frozenset[Language] = frozenset({"python"})
+    """That programs may be written in."""
     cores: int = 0
     """That it runs programs on, where those are not this machine's."""
 

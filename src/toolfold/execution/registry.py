@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from toolfold.execution.recorded_history import RecordedExecution
     from toolfold.execution.request import ExecutionPlan, Services
     from toolfold.ledger.base import Ledger
-    from toolfold.models import Call, LibrarySet, Status
+    from toolfold.models import Call, Language, LibrarySet, Status
     from toolfold.sessions import Sessions
 
     # Any: what a coroutine yields and is sent is asyncio's business.
@@ -462,6 +462,11 @@ class ExecutionControl(fork_safety.ProcessOwned):
             execution.clock.put_back(seconds)
 
     # the guests that they run in
+
+    @property
+    def languages(self) -> frozenset[Language]:
+        """What programs may be written in on this engine."""
+        return self._engine.capabilities.languages
 
     async def preload(self, library_set: LibrarySet) -> None:
         """Have guests with these libraries wait for programs, where the engine can."""

@@ -153,6 +153,8 @@ class ExecutionPlanner:
         With a plan, the program has its turn of its session: whoever does not open it has to close the execution.
         """
         _check_text(text)
+        if request.options.language == "bash":
+            return await self._planned_bash(text, request)
         # First: to wake up and compile takes a guest longer than all that the host does until the program starts.
         specs = self.offer.granted(request.outside, request.options.hidden)
         may_ask = any(map(text.__contains__, WORDS_ASKED_FOR)) and asks_for_words(text)
@@ -198,6 +200,22 @@ class ExecutionPlanner:
             return ""
         gone = "variables" if self._sessions.listed(session.id) else "variables and files"
         return f"session {name!r} is new in this process: the {gone} of its earlier programs are gone"
+
+    async def _planned_bash(self, text: str, request: RunRequest) -> ExecutionPlan:
+        """Its syntax is checked by bash itself, in the guest, before anything runs."""
+        engine = self.services.engine
+        if "bash" not in engine.capabilities.languages:
+            raise UsageError(f"the engine {engine.name!r} runs no bash programs here; see 'toolfold doctor'")
+        if request.options.keep_names:
+            raise UsageError("keep_names is for Python programs; what a bash program keeps for its session are files")
+        specs = self.offer.granted(request.outside, request.options.hidden)
+        if request.session is not None:
+            await self._sessions.enter(request.session)
+        try:
+            return await self._planned(Program(text=text, language="bash"), specs, request, None)
+        except BaseException:
+            self._drop(request, None)
+            raise
 
     async def check(self, text: str, request: RunRequest) -> Problem | None:
         """The problem for which a program would be rejected, if any."""

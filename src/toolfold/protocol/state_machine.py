@@ -70,7 +70,7 @@ _KINDS: Final[dict[type[Frame], Kind]] = {
     EndedFrame: "ended",
     UnpackedFrame: "unpacked",
 }
-_END_STATUSES: Final = frozenset({"finished", "failed", "value", "memory", "limit"})
+_END_STATUSES: Final = frozenset({"finished", "failed", "exit", "value", "memory", "limit"})
 
 
 class LimitReached(Exception):

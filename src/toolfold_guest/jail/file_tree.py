@@ -12,6 +12,8 @@ from toolfold_guest.jail.kernel_calls import SyscallList, mount
 
 DATA: Final = "/mnt/data"
 TEMP: Final = "/tmp"
+HOST_PROC: Final = "/.proc"
+"""Where a tree for shells has the host's, because the kernel mounts another only beside one; no guest can read it."""
 DEVICES: Final = ("null", "zero", "full", "random", "urandom")
 
 _TREE: Final = ".tree"
@@ -39,14 +41,15 @@ def build(order: Mapping[str, Any]) -> None:
     originals = [
         (kernel_calls.clone_mount(source), target, os.path.isdir(source)) for source, target in order["copies"]
     ]
-    options = b"size=64m,nr_inodes=16k,mode=755"
+    is_shell = order["profile"] == "shell"
+    options = b"size=%dm,nr_inodes=16k,mode=755" % (128 if is_shell else 64)
     kernel_calls.mount(b"tmpfs", _BASE.encode(), b"tmpfs", kernel_calls.MS_NOSUID | kernel_calls.MS_NODEV, options)
     for fd, target, is_directory in clones:
         _make_place(_BASE + target, is_directory=is_directory)
         kernel_calls.attach_mount(fd, _BASE + target)
         os.close(fd)
     # Places for the guests' own folders; the tree cannot be changed later.
-    for path in (DATA, TEMP):
+    for path in (DATA, TEMP, "/proc") if is_shell else (DATA, TEMP):
         os.makedirs(_BASE + path)
     for fd, target, is_directory in originals:
         _copy(fd, _BASE + target, is_directory=is_directory)
@@ -73,19 +76,31 @@ def mount_temp(path: str, *, size_bytes: int, files: int, mode: int) -> None:
     mount(b"tmpfs", path.encode(), b"tmpfs", _NO_RIGHTS, _temp_options(size_bytes, files, mode))
 
 
-def plan_temp(steps: SyscallList, path: str, *, size_bytes: int, files: int) -> None:
+def plan_temp(steps: SyscallList, path: str, *, size_bytes: int, files: int, may_execute: bool = False) -> None:
     """The same as one of a fork's steps, for itself alone."""
     options = _temp_options(size_bytes, files, 0o700) + b"\0"
-    steps.add("mount", b"tmpfs\0", path.encode() + b"\0", b"tmpfs\0", _NO_RIGHTS, options)
+    steps.add("mount", b"tmpfs\0", path.encode() + b"\0", b"tmpfs\0", _rights(may_execute=may_execute), options)
 
 
-def plan_root(steps: SyscallList, *, size_bytes: int, files: int) -> None:
+def plan_proc(steps: SyscallList) -> None:
+    """The processes of a fork's own pid namespace and nothing else of /proc; the host's is covered for good.
+
+    In a mount namespace of its own that is opened before the user namespace: the right to mount it comes from whoever
+    made the pid namespace. What is mounted then is locked in the namespaces that follow.
+    """
+    steps.add("unshare", kernel_calls.NEWNS)
+    rights = _NO_RIGHTS | kernel_calls.MS_RDONLY
+    steps.try_to("mount", b"proc\0", b"/proc\0", b"proc\0", rights, b"subset=pid\0")
+    steps.add("mount", b"tmpfs\0", HOST_PROC.encode() + b"\0", b"tmpfs\0", rights, b"size=4k,nr_inodes=1,mode=000\0")
+
+
+def plan_root(steps: SyscallList, *, size_bytes: int, files: int, may_execute: bool = False) -> None:
     """A root that the guest can write, under one limit with the data folder in it; links lead to the tree."""
     places = [_TREE, *_USUAL_FOLDERS, os.path.dirname(DATA)[1:], DATA[1:]]
     links = [name for name in sorted(os.listdir("/")) if f"/{name}" != os.path.dirname(DATA)]
     options = _temp_options(size_bytes, files + len(places) + len(links), 0o755) + b"\0"
     target = os.path.dirname(DATA).encode() + b"\0"
-    steps.add("mount", b"tmpfs\0", target, b"tmpfs\0", _NO_RIGHTS, options)
+    steps.add("mount", b"tmpfs\0", target, b"tmpfs\0", _rights(may_execute=may_execute), options)
     steps.add("chdir", target)
     for path in places:
         steps.make_folder(path)
@@ -95,6 +110,10 @@ def plan_root(steps: SyscallList, *, size_bytes: int, files: int) -> None:
     # A mount of its own: a program that removes its folder, to make it anew, would lose its files.
     data = DATA.encode() + b"\0"
     steps.add("mount", data, data, 0, kernel_calls.MS_BIND, 0)
+
+
+def _rights(*, may_execute: bool) -> int:
+    return _NO_RIGHTS & ~kernel_calls.MS_NOEXEC if may_execute else _NO_RIGHTS
 
 
 def _temp_options(size_bytes: int, files: int, mode: int) -> bytes:
@@ -144,6 +163,7 @@ def _copy_file(source: str, target: str) -> None:
     with open(source, "rb") as original, open(target, "wb") as copy:
         copy.write(original.read())
     status = os.stat(source)
+    os.chmod(target, status.st_mode & 0o755)  # without set-uid bits
     # Compiled modules are compared with it.
     os.utime(target, ns=(status.st_atime_ns, status.st_mtime_ns))
 

@@ -19,6 +19,7 @@ NEWUSER: Final = 0x10000000
 NEWPID: Final = 0x20000000
 NEWNET: Final = 0x40000000
 
+MS_RDONLY: Final = 1
 MS_NOSUID: Final = 2
 MS_NODEV: Final = 4
 MS_NOEXEC: Final = 8

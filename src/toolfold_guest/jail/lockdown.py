@@ -26,6 +26,9 @@ DATA_MESSAGE: Final = b"D"
 
 _STACK_BYTES: Final = 8 * 1024 * 1024
 _SIGNALS_PENDING: Final = 128
+_SHELL_ROOM_BYTES: Final = 1024 * 1024 * 1024
+"""Address space of each process of a shell program beyond its memory, which is counted for all of them: a `python3`
+that loads pandas maps far more than it uses."""
 # The builder of the jail has set RLIMIT_CORE for all.
 _LIMITS: Final = (
     resource.RLIMIT_AS, resource.RLIMIT_CPU, resource.RLIMIT_NOFILE, resource.RLIMIT_FSIZE, resource.RLIMIT_STACK,
@@ -47,6 +50,7 @@ class Lockdown:
     def __init__(self, order: Mapping[str, Any]) -> None:
         self._layers = frozenset(order["layers"])
         self.has_tree = "mount" in self._layers
+        self._is_shell: bool = order["profile"] == "shell"
         self._has_own_ids = "pid" in self._layers
         self._namespaces = 0
         # In one `unshare`: the user namespace gives the right to open the others.
@@ -63,7 +67,9 @@ class Lockdown:
             assert kernel_calls.MACHINE is not None
             # Signals may go to the guest alone: number 1 in a namespace of its own, else known only after the fork.
             process = 1 if self._has_own_ids else _ANY_PROCESS
-            self._filter = compile_guest(kernel_calls.MACHINE, process, attributes=self.has_tree)
+            self._filter = compile_guest(
+                kernel_calls.MACHINE, process, attributes=self.has_tree, is_shell=self._is_shell
+            )
             self._loadable = SeccompFilter(self._filter)
         self._user, self._group = os.getuid(), os.getgid()
         self._hard_limits = [(limit, resource.getrlimit(limit)[1]) for limit in _LIMITS]
@@ -85,7 +91,7 @@ class Lockdown:
         if "seccomp" in self._layers:
             assert kernel_calls.MACHINE is not None
             # A filter can only be narrowed: what no guest ever needs is closed for the zygote too.
-            load_filter(compile_base(kernel_calls.MACHINE))
+            load_filter(compile_base(kernel_calls.MACHINE, is_shell=self._is_shell))
 
     def plan(self, limits: Mapping[str, Any], vm_bytes: int, folder: str) -> ForkPlan:
         """For a guest that is to be forked with its socket at `SOCKET_FD`; in a tree, good for every such guest."""
@@ -120,6 +126,8 @@ class Lockdown:
         # An open file of the zygote's would be shared: its flags and locks would tell the next guest what this one did.
         steps.close(0)
         steps.open("/dev/null", os.O_RDONLY)
+        if self._is_shell and self.has_tree:
+            file_tree.plan_proc(steps)
         if self._namespaces & kernel_calls.NEWUSER:
             # The kernel keeps it as what all users of such namespaces may have together; the zygote may have more.
             steps.limit(_NPROC, *self._process_limit)
@@ -131,8 +139,9 @@ class Lockdown:
         # After the mount namespace: these mounts are the guest's own and end with it.
         temp, data = self._folders_of(folder)
         if self.has_tree:
-            file_tree.plan_temp(steps, temp, size_bytes=limits["temp_bytes"], files=limits["data_files"])
-            file_tree.plan_root(steps, size_bytes=limits["data_bytes"], files=limits["data_files"])
+            files, may_execute = limits["data_files"], self._is_shell
+            file_tree.plan_temp(steps, temp, size_bytes=limits["temp_bytes"], files=files, may_execute=may_execute)
+            file_tree.plan_root(steps, size_bytes=limits["data_bytes"], files=files, may_execute=may_execute)
         else:
             steps.make_folder(temp)
             steps.make_folder(data)
@@ -178,7 +187,7 @@ class Lockdown:
         listed_fds = [_open(path) for path in listed]
         device_fds = [_open(path) for path in devices if os.path.exists(path)]
         self.first_free_fd = max(*folder_fds, *file_fds, *listed_fds, *device_fds) + 1
-        self._ruleset = Ruleset(version())
+        self._ruleset = Ruleset(version(), may_execute=self._is_shell)
         self._ruleset.allow_read(folder_fds)
         self._ruleset.allow_read(file_fds, files=True)
         self._ruleset.allow_list(listed_fds)
@@ -191,8 +200,9 @@ class Lockdown:
         # In the order of `_LIMITS`. The first process of a pid namespace ignores SIGXCPU; the hard limit is a SIGKILL.
         # Processes are counted per user: only in a user namespace of its own is that the guest's alone. Elsewhere the
         # limit is that of all guests together, below the zygote's, so that it can always fork.
+        room = _SHELL_ROOM_BYTES if self._is_shell else 0
         values = (
-            vm_bytes + limits["memory_bytes"], limits["cpu_seconds"], limits["open_files"],
+            vm_bytes + limits["memory_bytes"] + room, limits["cpu_seconds"], limits["open_files"],
             max(limits["data_bytes"], limits["temp_bytes"]), _STACK_BYTES, 0, 0, _SIGNALS_PENDING,
             limits["threads"] + 1 if "user" in self._layers else self._most_processes,
         )  # fmt: skip
@@ -270,7 +280,8 @@ def version() -> int:
 class Ruleset:
     """What stays allowed. Put together before the fork; a guest then only hands it to the kernel."""
 
-    def __init__(self, interface: int) -> None:
+    def __init__(self, interface: int, *, may_execute: bool) -> None:
+        self._execute = _EXECUTE if may_execute else 0
         # Whatever is handled is refused unless a rule allows it, so every right that this kernel knows is handled.
         self._handled = (1 << _FS_BITS_BY_VERSION[min(interface, 5)]) - 1
         net = _NET_BIND_AND_CONNECT if interface >= 4 else 0
@@ -281,7 +292,7 @@ class Ruleset:
         self._rules: list[bytes] = []
 
     def allow_read(self, fds: Iterable[int], *, files: bool = False) -> None:
-        self._rules += [self._rule(fd, _READ & _OF_A_FILE if files else _READ) for fd in fds]
+        self._rules += [self._rule(fd, (_READ & _OF_A_FILE if files else _READ) | self._execute) for fd in fds]
 
     def allow_list(self, fds: Iterable[int]) -> None:
         """The names in these directories and in those below them, and nothing of what is in the files."""
@@ -300,7 +311,7 @@ class Ruleset:
             steps.add("landlock_add_rule", ruleset, _RULE_PATH_BENEATH, rule, 0)
         for path in writable:
             fd = steps.open(path, os.O_PATH)
-            steps.add("landlock_add_rule", ruleset, _RULE_PATH_BENEATH, self._rule(fd, _READ_WRITE), 0)
+            steps.add("landlock_add_rule", ruleset, _RULE_PATH_BENEATH, self._rule(fd, _READ_WRITE | self._execute), 0)
             steps.close(fd)
         # Only this thread; a guest has no other yet, and those to come inherit it.
         steps.add("landlock_restrict_self", ruleset, 0)
@@ -327,6 +338,8 @@ _X32_BIT: Final = 0x40000000
 
 _CLONE_THREAD: Final = 0x00010000
 _CLONE_NAMESPACES: Final = 0x7E020080
+_ARCH_SET_FS: Final = 0x1002
+_FILE_KIND, _FIFO = 0o170000, 0o010000
 _AF_UNIX: Final = 1
 # A pair of datagram sockets could name any socket of the host in `sendto`; streams cannot.
 _STREAMS: Final = (0x1, 0x801, 0x80001, 0x80801)
@@ -371,11 +384,17 @@ class Instruction(NamedTuple):
     operand: int
 
 
-def compile_base(machine: Machine) -> bytes:
+def compile_base(machine: Machine, *, is_shell: bool = False) -> bytes:
     """For the zygote, inherited by its guests: what they may call, and what locks them down."""
     numbers = {
         number
-        for table in (machine.allowed, machine.attributes, machine.checked, machine.setup)
+        for table in (
+            machine.allowed,
+            machine.attributes,
+            machine.checked,
+            machine.setup,
+            machine.shell if is_shell else {},
+        )
         for number in table.values()
     }
     program = [_load(_ARCH_OFFSET), *_unless(_EQUAL, machine.audit_arch, _KILL), _load(_NUMBER_OFFSET)]
@@ -385,15 +404,20 @@ def compile_base(machine: Machine) -> bytes:
     return _assemble([*program, *_search(_ranges(numbers, rules))])
 
 
-def compile_guest(machine: Machine, process_id: int, *, attributes: bool) -> bytes:
+def compile_guest(machine: Machine, process_id: int, *, attributes: bool, is_shell: bool = False) -> bytes:
     """On top of the base, for a guest whose own id is `process_id`: no more setup, arguments checked.
 
     Small, because a guest pays for loading it; `attributes` leaves it modes and times of files.
     """
-    refused = [*machine.setup.values(), *(() if attributes else machine.attributes.values())]
+    refused = {*machine.setup.values(), *(() if attributes else machine.attributes.values())}
+    rules, numbers = _guest_rules(process_id), machine.checked
+    if is_shell:
+        refused -= set(machine.shell.values())
+        rules, numbers = rules | _shell_rules(), numbers | machine.shell
     program = [_load(_NUMBER_OFFSET)]
-    for name, rule in _guest_rules(process_id).items():
-        program += [Instruction(_EQUAL, 0, len(rule), machine.checked[name]), *rule]
+    for name, rule in rules.items():
+        if name in numbers:
+            program += [Instruction(_EQUAL, 0, len(rule), numbers[name]), *rule]
     return _assemble([*program, *_one_of(tuple(refused), then=_ERRNO | errno.EPERM, otherwise=_ALLOW)])
 
 
@@ -485,6 +509,24 @@ def _guest_rules(process_id: int) -> dict[str, list[Instruction]]:
             *_unless(_EQUAL, 0, _ERRNO | errno.EPERM),
             allow,
         ],
+    }
+
+
+def _shell_rules() -> dict[str, list[Instruction]]:
+    """In place of those of a guest: processes may be started, limited and stopped, all in one pid namespace."""
+    allow = _return(_ALLOW)
+    fifo = [Instruction(_AND, 0, 0, _FILE_KIND), *_unless(_EQUAL, _FIFO, _ERRNO | errno.EPERM), allow]
+    return {
+        "clone": [_argument(0), *_if(_HAS_BITS, _CLONE_NAMESPACES, _ERRNO | errno.EPERM), allow],
+        "kill": [allow],
+        "tgkill": [allow],
+        "tkill": [allow],
+        "prlimit64": [allow],
+        # Of its own thread: where its local variables lie. All else there has a default that programs can live with.
+        "arch_prctl": [_argument(0), *_one_of((_ARCH_SET_FS,), then=_ALLOW, otherwise=_ERRNO | errno.EINVAL)],
+        "mknod": [_argument(1), *fifo],
+        "mknodat": [_argument(2), *fifo],
+        "execveat": [_return(_ERRNO | errno.ENOSYS)],
     }
 
 

@@ -23,6 +23,8 @@ class Machine:
     """What locks a guest down: allowed to the zygote and to a fresh fork, refused from then on."""
     own: dict[str, int]
     """What the jail calls by number, because older C libraries have no function for it."""
+    shell: dict[str, int]
+    """Processes, in a jail whose programs may start them: allowed with any arguments, but for those of `checked`."""
     has_x32: bool = False
     """A second calling convention hides behind bit 30 of the number."""
 
@@ -71,6 +73,10 @@ _X86_64: Final = Machine(
     pivot_root=155 seccomp=317 open_tree=428 move_mount=429 close_range=436 mount_setattr=442
     landlock_create_ruleset=444 landlock_add_rule=445 landlock_restrict_self=446
     """),
+    shell=_numbers("""
+    fork=57 vfork=58 execve=59 setpgid=109 setsid=112 mknod=133 setpriority=141 arch_prctl=158 setrlimit=160
+    timer_create=222 timer_settime=223 timer_gettime=224 timer_getoverrun=225 timer_delete=226 mknodat=259 execveat=322
+    """),
     has_x32=True,
 )
 
@@ -109,6 +115,10 @@ _AARCH64: Final = Machine(
     own=_numbers("""
     pivot_root=41 seccomp=277 open_tree=428 move_mount=429 close_range=436 mount_setattr=442
     landlock_create_ruleset=444 landlock_add_rule=445 landlock_restrict_self=446
+    """),
+    shell=_numbers("""
+    mknodat=33 timer_create=107 timer_gettime=108 timer_getoverrun=109 timer_settime=110 timer_delete=111
+    setpriority=140 setpgid=154 setsid=157 setrlimit=164 execve=221 execveat=281
     """),
 )
 

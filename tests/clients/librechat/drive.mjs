@@ -199,7 +199,7 @@ if (!isOld) {
     const tool = agents.createToolSearch({ mode: 'local', toolRegistry: new Map([[found.name, found]]) });
     return [text(await tool.invoke({ name: tool.name, args: { query: 'expenses' }, id: 'tc', type: 'tool_call' })), /get_expenses_mcp_fin/];
   };
-  scenarios.bash_is_refused = fails(`get_weather '{"city":"SF"}'`, /lang 'bash' cannot be run here; write Python/, { bash: true });
+  addBash();
   scenarios.manifest = run('print((await get_weather(city="SF"))["temp"])', /61/, { args: { tool_manifest: ['get_weather'] } });
   scenarios.cancel_by_abort = async () => {
     const began = performance.now();
@@ -234,6 +234,88 @@ if (!isOld) {
     const second = await ask('import os\nprint("left", os.listdir("/mnt/data"))');
     return [`${first} names=${JSON.stringify(names)} ${second}`, /removed[^]* names=\[\][^]*left \[\]/];
   };
+}
+
+// What LibreChat sends since spring 2026: `bash_tool` and `run_tools_with_bash`.
+function addBash() {
+  const bash = (code, pattern, options) => run(code, pattern, { bash: true, ...options });
+  const broken = (code, pattern, options) => fails(code, pattern, { bash: true, ...options });
+  const shell = (code, pattern, inject = {}, args = undefined) => async () => {
+    const tool = agents.createBashExecutionTool({ baseUrl: BASE, authHeaders: headersOf(KEY) });
+    const message = await tool.invoke({ name: tool.name, args: { command: code, code, ...(args && { args }) }, id: 'tc', type: 'tool_call', ...inject });
+    return [text(message), pattern];
+  };
+  Object.assign(scenarios, {
+    bash_call: bash(`get_weather '{"city":"SF"}'`, /stdout:\n\{"city":"SF","temp":61\}/),
+    bash_parallel: bash(`{ sf=$(get_weather '{"city":"SF"}'); printf '%s\n' "$sf" > sf.json; } &
+{ ny=$(get_weather '{"city":"NY"}'); printf '%s\n' "$ny" > ny.json; } &
+wait
+echo "$(jq .temp sf.json) $(jq .temp ny.json)"`, /61 41/),
+    bash_loop: bash('t=0; for c in SF NY LA; do t=$((t + $(get_weather "{\\"city\\":\\"$c\\"}" | jq .temp))); done; echo $t', /177/),
+    bash_pipeline: bash(`get_forecast '{"city":"LA","days":3}' | jq -c 'map(.day)'`, /\[0,1,2\]/),
+    bash_hyphen: bash(`get_forecast '{"city":"LA","days":2}' | jq length`, /stdout:\n2/),
+    bash_reserved: bash(`for_tool '{"n":21}'`, /stdout:\n42/),
+    bash_mcp_result: bash(`search_mcp_srv '{"q":"x"}' | jq .hits`, /stdout:\n2/),
+    bash_failure_caught: bash(`boom '{"why":"x"}' || echo "status $?"`, /status 1/),
+    bash_failure_strict: broken(`set -e\necho before\nboom '{"why":"y"}'\necho never`, /boom: y[^]*before/),
+    bash_strict_mode: bash(`set -euo pipefail\nw=$(get_weather '{"city":"SF"}')\necho "$w" | jq -r .city`, /stdout:\nSF/),
+    bash_exit_code: broken('echo partial; exit 3', /exited with (code|status) 3[^]*partial/),
+    bash_syntax_error: broken(`get_weather '{"city":"SF"}'\nif true; then`, /syntax error/),
+    bash_pandas: bash(`get_weather '{"city":"SF"}' > w.json\npython3 - <<'EOF'\nimport json, pandas as pd\nframe = pd.DataFrame([json.load(open("w.json"))])\nprint(frame.temp.sum() + 1)\nEOF`, /stdout:\n62/),
+    bash_python_tools: bash(`get_weather '{"city":"SF"}' > /dev/null\npython3 -c 'import tools; print(tools.get_weather(city="NY")["temp"])'`, /stdout:\n41/),
+    bash_heredoc_argument: bash(`get_weather "$(cat <<EOF\n{"city": "SF"}\nEOF\n)" | jq .temp`, /stdout:\n61/),
+    bash_xargs: bash(`printf '{"city":"%s"}\n' SF NY | xargs -d '\n' -P 2 -n 1 get_weather | jq -s 'map(.temp) | add'`, /stdout:\n102/),
+    bash_long_output: bash(`get_weather '{"city":"SF"}' > /dev/null; head -c 200000 /dev/zero | tr '\\0' x`, /x\n\.\.\. \(truncated\) 134464 more bytes/),
+    bash_empty_output: bash(`get_weather '{"city":"SF"}' > /dev/null`, /stdout: Empty/),
+    bash_too_many_rounds: broken(`for i in $(seq 25); do get_weather '{"city":"SF"}'; done`, /Exceeded maximum round trips \(20\)/),
+    bash_timeout: broken('echo "so far"; sleep 30', /so far/, { args: { timeout: 1000 } }),
+    bash_slow_tools: bash(`for n in 1 2 3; do slow "{\\"n\\":$n}"; done | paste -sd+ | bc`, /stdout:\n6/, { args: { timeout: 4000 } }),
+    bash_no_tools: bash('echo hi', /hi/, { args: { tool_manifest: [] } }),
+    bash_files_out: async () => {
+      const message = await programmatic(`get_weather '{"city":"SF"}' > /mnt/data/w.json; echo x > /tmp/scratch; echo saved`, { bash: true });
+      const file = message.artifact.files.find((one) => one.name === 'w.json');
+      return [`${text(message)} ${message.artifact.files.length} ${await download(file)}`, /saved[^]* 1 \{"city":"SF","temp":61\}/];
+    },
+    bash_failed_registers_nothing: async () => {
+      const said = await thrown(programmatic('echo x > /mnt/data/lost.txt; exit 1', { bash: true }));
+      return [said, /^(?![^]*Generated files)[^]*(status|code) 1/];
+    },
+    bash_files_in: async () => {
+      const stored = await upload('data.csv', 'x\n7\n');
+      return [text(await programmatic(`get_weather '{"city":"SF"}' > /dev/null; tail -1 /mnt/data/data.csv`, { bash: true, ...withUpload(stored) })), /stdout:\n7/];
+    },
+    bash_deleted_file: async () => {
+      const stored = await upload('gone.txt', 'old');
+      const message = await programmatic(`get_weather '{"city":"SF"}' > /dev/null; rm gone.txt; echo removed`, { bash: true, ...withUpload(stored) });
+      return [`${text(message)} named=${message.artifact.deleted_files}`, /removed[^]*named=gone.txt/];
+    },
+    bash_two_sessions: async () => {
+      const one = (n) => programmatic(`echo ${n} > mine; get_weather '{"city":"SF"}' > /dev/null; sleep 0.2; cat mine; ls`, { bash: true });
+      const said = (await Promise.all([one(1), one(2)])).map(text).join(' ');
+      return [said, /stdout:\n1\nmine[^]*stdout:\n2\nmine/];
+    },
+    bash_cancel_in_round_2: async () => {
+      const began = performance.now();
+      const controller = new AbortController();
+      const ended = thrown(programmatic(`get_weather '{"city":"SF"}'; sleep 60`, { bash: true, args: { timeout: 15000 }, config: { signal: controller.signal } }));
+      while (!calls) await sleep(20);
+      await untilRunning(1, began);
+      controller.abort();
+      const said = await ended;
+      await untilRunning(0, began);
+      return [`${said} calls=${calls} running=${await running()} early=${performance.now() - began < 14000}`, /abort[^]*calls=1 running=0 early=true/i];
+    },
+    bash_exec: shell('echo $((6 * 7)); uname -n', /42\nsandbox/),
+    bash_exec_error: shell('echo out; ls /nowhere', /No such file or directory/),
+    bash_exec_git_identity: shell('export GIT_AUTHOR_NAME="A B"\necho "$GIT_AUTHOR_NAME"', /A B/),
+    // As LibreChat's own tools send them: `read_file`, its images, `write_file`, and the request that warms a sandbox.
+    bash_read_file: async () => {
+      const stored = await upload('note.txt', 'line 1\nline 2\n');
+      return shell("cat '/mnt/data/note.txt'", /line 1\nline 2/, withUpload(stored).inject)();
+    },
+    bash_write_file: shell("python3 - <<'PY'\nimport base64, json, os\npath = '/mnt/data/a/b.txt'\nos.makedirs(os.path.dirname(path), exist_ok=True)\nopen(path, 'wb').write(base64.b64decode('aGk='))\nprint('WROTE 2 bytes to', path)\nPY", /WROTE 2 bytes to \/mnt\/data\/a\/b.txt/),
+    bash_prewarm: shell('true', /stdout: Empty/),
+  });
 }
 
 for (const [name, scenario] of Object.entries(scenarios)) {

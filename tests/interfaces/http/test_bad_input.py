@@ -37,7 +37,10 @@ JSON = {"Content-Type": "application/json"}
         (b'{"code": "1", "timeout": 1e99}', "timeout is 1e+99; give 1000 to 300000 milliseconds"),
         (b'{"code": "1", "timeout": "60000"}', "timeout: input should be a valid number"),
         (b'{"code": "1", "session_id": "../x"}', "session_id: string should match pattern '^[A-Za-z0-9_.:-]{1,100}$'"),
-        (b'{"code": "1", "lang": "bash"}', "lang 'bash' cannot be run here; write Python and send 'py'"),
+        (
+            b'{"code": "1", "lang": "bash"}',
+            "lang 'bash' is turned off here; set execution.languages: [python, bash], or send 'py'",
+        ),
         (b'{"code": "1", "tools": [{"name": "a"}, {"name": "a"}]}', "tool 'a' is given twice; give each tool once"),
         (
             b'{"code": "1", "tools": [{"name": "a", "parameters": {"properties": 5}}]}',

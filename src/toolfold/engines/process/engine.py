@@ -14,11 +14,19 @@ from msgspec import structs
 from toolfold import fork_safety
 from toolfold.engines.base import MOST_KEPT_BYTES, MOST_KEPT_GUESTS, NOT_OPEN, Capabilities, Guests
 from toolfold.engines.process.guest import held_bytes
-from toolfold.engines.process.jail_layout import BARE, Jail, installed_set, jail_of, library_modules, with_room
+from toolfold.engines.process.jail_layout import (
+    BARE,
+    SHELL,
+    Jail,
+    installed_set,
+    jail_of,
+    library_modules,
+    with_room,
+)
 from toolfold.engines.process.optimizations import PreparedGuest, prepare
 from toolfold.engines.process.run import ProcessRun, collect
 from toolfold.engines.process.zygote import Pool, Zygote
-from toolfold.engines.process.zygote_launch import LaunchPlan, Tier, tier_named
+from toolfold.engines.process.zygote_launch import NAMESPACE, LaunchPlan, Tier, tier_named
 from toolfold.errors import EngineUnavailable, UsageError
 from toolfold.models import InstalledSet, LibrarySet, Limits
 from toolfold_guest.shared.reserved_names import MODULES as PLACEHOLDERS
@@ -97,7 +105,11 @@ class ProcessEngine:
         """Guests that wait and take programs early; which modules there are, unless all of the host's are."""
         own = (library_set.modules for library_set in self._sets)
         modules = None if self._host_libraries else PLACEHOLDERS.union(library_modules(), *own)
-        return Capabilities(modules=modules, library_sets=self._sets, prepare=self._prepare, stocked=self)
+        has_bash = self._tier.layers >= NAMESPACE.layers
+        return Capabilities(
+            modules=modules, library_sets=self._sets, prepare=self._prepare, stocked=self,
+            languages=frozenset({"python", "bash"} if has_bash else {"python"}),
+        )  # fmt: skip
 
     async def __aenter__(self) -> ProcessEngine:
         self._is_open = True
@@ -120,7 +132,8 @@ class ProcessEngine:
         self._last_pool = None
 
     def open(self, order: Order) -> ProcessRun:
-        jail = self._jail(order.program.library_set, is_session=bool(order.session))
+        is_shell = order.program.language == "bash"
+        jail = SHELL if is_shell else self._jail(order.program.library_set, is_session=bool(order.session))
         installed = installed_set(order.program.library_set, self._sets) if self._sets else None
         if installed is not None:
             order = structs.replace(order, limits=with_room(order.limits, installed))
@@ -163,7 +176,8 @@ class ProcessEngine:
         pool = self._pools.get(jail)
         if pool is None or pool.zygote.closed:
             pool = await self._new_pool(jail)
-        self._last_pool = pool
+        if not jail.is_shell:
+            self._last_pool = pool
         return pool
 
     async def _new_pool(self, jail: Jail) -> Pool:
@@ -190,8 +204,10 @@ class ProcessEngine:
             limits = with_room(limits, installed_set(jail.library_set, self._sets))
         sets = jail.mounted(self._sets) if single is None else single.plan.sets
         plan = LaunchPlan(
-            tier=self._tier, library_set=jail.library_set, limits=limits, host_libraries=self._host_libraries, sets=sets
-        )
+            tier=self._tier, library_set=jail.library_set, limits=limits, host_libraries=self._host_libraries,
+            sets=sets, profile="shell" if jail.is_shell else "python",
+            loop_module="toolfold_guest.shell" if jail.is_shell else "toolfold_guest.main",
+        )  # fmt: skip
         zygote = await Zygote.start(plan)
         # A session has limits of its own, so no guest that waits would do for it.
         return Pool(zygote, limits, 0 if jail.has_all_sets else self._warm)

@@ -246,7 +246,7 @@ _SHARE: Final = re.compile(r"^Pss:\s*(\d+) kB$", re.MULTILINE)
 _OOM_KILLS: Final = re.compile(r"^oom_kill (\d+)$", re.MULTILINE)
 _STATM_BYTES: Final = 256
 """Seven numbers."""
-_PAGE_BYTES: Final = os.sysconf("SC_PAGE_SIZE")
+PAGE_BYTES: Final = os.sysconf("SC_PAGE_SIZE")
 
 
 def held_bytes(pidfds: Iterable[int]) -> int:
@@ -321,7 +321,7 @@ class MemoryGauge:
 
 def _without_files(statm: bytes) -> int:
     _, resident, shared, *_ = statm.split()
-    return (int(resident) - int(shared)) * _PAGE_BYTES
+    return (int(resident) - int(shared)) * PAGE_BYTES
 
 
 # ----------------------------------------------------------------------------------------------------

@@ -252,6 +252,7 @@ MOST_HINT_CHARACTERS: Final = 400
 
 _ENDS: Final[dict[str, tuple[Status, ProblemKind]]] = {
     "failed": ("failed", "exception"),
+    "exit": ("failed", "exception"),
     "value": ("failed", "value"),
     "memory": ("limit", "memory"),
     "limit": ("limit", "value"),

@@ -74,8 +74,11 @@ class Layout:
     """Where guests find the installed sets, by name; on no path until a program needs one."""
 
 
-def jailed(*, host_libraries: bool = False, sets: Sequence[InstalledSet] = (), with_copies: bool = True) -> Layout:
-    """A tree of its own: neutral paths only."""
+def jailed(
+    *, host_libraries: bool = False, sets: Sequence[InstalledSet] = (), with_copies: bool = True,
+    with_commands: bool = False,
+) -> Layout:  # fmt: skip
+    """A tree of its own: neutral paths only; with the commands of shell programs if they are asked for."""
     sites, packages, copies = _packages(host_libraries=host_libraries, with_copies=with_copies)
     stdlib, libraries = _stdlib(), _libraries()
     home_stdlib = f"{HOME}/{sys.platlibdir}/{_VERSION}"
@@ -96,6 +99,12 @@ def jailed(*, host_libraries: bool = False, sets: Sequence[InstalledSet] = (), w
     # One mount for a whole set: each costs every fork some microseconds.
     binds += [(library_set.folder, set_paths[library_set.name]) for library_set in sets]
     links += [(fonts, path) for path in (f"{HOME}/share/fonts", _USUAL_FONTS) for fonts in _fonts([*binds, *copies])]
+    if with_commands:
+        from toolfold.engines.process import shell_commands  # noqa: PLC0415  # for bash programs alone
+
+        copies += shell_commands.command_files()
+        binds.append(shell_commands.PROC)
+        links += shell_commands.links(f"{HOME}/bin/python3")
     # The whole environment: nothing of the host's is inherited.
     environment = {
         **_ENVIRONMENT,
@@ -405,12 +414,15 @@ class Jail(NamedTuple):
     """One of the engine's own, or an installed one, which is mounted and loaded as its `preload` says."""
     has_all_sets: bool = False
     """For a session that keeps its names: its next program may import what this one does not."""
+    is_shell: bool = False
+    """For programs in bash."""
 
     def mounted(self, sets: Sequence[InstalledSet]) -> tuple[InstalledSet, ...]:
         return tuple(candidate for candidate in sets if self.has_all_sets or candidate.name == self.library_set)
 
 
 BARE: Final = Jail("bare")
+SHELL: Final = Jail("bare", is_shell=True)
 
 
 def jail_of(library_set: LibrarySet, sets: Sequence[InstalledSet], *, is_session: bool = False) -> Jail:

@@ -15,6 +15,7 @@ import os
 import stat
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
 from toolfold.engines.base import Called, Died, Ended, Event, Order, Waiting
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from toolfold.engines.process.engine import GuestLease
+    from toolfold.engines.process.process_tree import TreeWatch
 
 
 UNREAD_REPLIES_BYTES: Final = 64 * 1024 * 1024
@@ -65,6 +67,7 @@ class ProcessRun:
         self._tries_left = _TRIES
         self._is_beginning_again = False
         self._last_words_timer: asyncio.TimerHandle | None = None
+        self._watch: TreeWatch | None = None
 
     async def __aenter__(self) -> ProcessRun:
         while True:
@@ -93,6 +96,10 @@ class ProcessRun:
         self._hold = Hold(lease.guest, self._write, self._connection.send_soon, order.on_frozen, lease.pool.holds)
         self._look_ahead = LookAhead(sock, lease.pool, is_started=lease.is_prepared)
         self._replies = Replies(self._reply, self._look_ahead.answered, limits.reply_bytes)
+        if order.program.language == "bash":
+            from toolfold.engines.process.process_tree import TreeWatch  # noqa: PLC0415  # for bash programs alone
+
+            self._watch = TreeWatch(lease.guest, limits, partial(self.stop, "limit"))
         if lease.is_ready:  # as nearly always, and then there is nothing to await
             return
         try:
@@ -119,6 +126,8 @@ class ProcessRun:
     ) -> None:
         if self._last_words_timer is not None:
             self._last_words_timer.cancel()
+        if self._watch is not None:
+            self._watch.close()
         # Left while someone may still wait for the next event.
         if not self._connection.is_closed:
             self._push(Ended(status="cancelled"))

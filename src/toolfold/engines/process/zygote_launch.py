@@ -102,6 +102,10 @@ def tier_named(name: str) -> Tier:
     raise UsageError(f"no isolation {name!r}; choose 'namespace', 'landlock' or 'none'")
 
 
+Profile: TypeAlias = Literal["python", "shell"]
+"""`shell`: a tree with commands, in which programs start processes."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LaunchPlan:
     """Plan of a fork server: its tier, libraries and limits."""
@@ -117,6 +121,7 @@ class LaunchPlan:
     """What programs may need besides; if `library_set` is one of them, it is loaded as that says."""
     modules: tuple[str, ...] | None = None
     """For a server of one program: what it loads. Nothing else is prepared that only the next program would gain by."""
+    profile: Profile = "python"
     runs_programs: bool = True
     """If not, its guests only show whether they can be locked, and nothing is loaded for programs."""
 
@@ -140,12 +145,19 @@ def open_control(plan: LaunchPlan) -> tuple[socket.socket, socket.socket, str]:
     if sys.platform != "linux":
         raise EngineUnavailable(f"cannot isolate here: the process engine needs Linux, this is {sys.platform!r}")
     has_tree = "mount" in plan.tier.layers
+    if plan.profile == "shell":
+        # Imported here, as all that only bash programs need: every other start would wait for it.
+        from toolfold.engines.process import shell_commands  # noqa: PLC0415
+
+        if reason := shell_commands.refusal():
+            raise EngineUnavailable(reason)
     # With a tree of its own a guest has its data in memory; without one, in this folder, which the zygote empties.
     folder = "" if has_tree else tempfile.mkdtemp(prefix="toolfold-")
     if has_tree:
         places = jail_layout.jailed(
-            host_libraries=plan.host_libraries, sets=plan.sets, with_copies=plan.modules is None
-        )
+            host_libraries=plan.host_libraries, sets=plan.sets, with_copies=plan.modules is None,
+            with_commands=plan.profile == "shell",
+        )  # fmt: skip
     else:
         places = jail_layout.in_place(folder, host_libraries=plan.host_libraries, sets=plan.sets)
     # Packets keep their borders and their descriptors together; no framing is needed.
@@ -178,7 +190,9 @@ def start_builder(control: socket.socket) -> subprocess.Popen[bytes]:
 def _send_orders(control: socket.socket, places: jail_layout.Layout, plan: LaunchPlan, folder: str) -> None:
     """Two messages that wait in the socket: one for the builder of the jail, one for the zygote."""
     # JSON: the zygote is ours, but it starts without any package of the host that could decode more.
-    both = {"layers": sorted(plan.tier.layers), "folder": folder, "sys_path": places.sys_path}
+    both = {
+        "layers": sorted(plan.tier.layers), "folder": folder, "sys_path": places.sys_path, "profile": plan.profile,
+    }  # fmt: skip
     builder = {
         "arguments": places.arguments,
         "environment": places.environment,

@@ -80,6 +80,10 @@ def _run(
         str | None, typer.Argument(metavar="FILE|-", help="The program; `-` reads it from stdin.")
     ] = None,
     code: Annotated[str | None, typer.Option("-c", metavar="CODE", help="The program text, instead of FILE.")] = None,
+    lang: Annotated[
+        Literal["python", "bash"] | None,
+        typer.Option(help="Language of the program. Default: bash for a FILE that ends in .sh, else python."),
+    ] = None,
     tools: ToolsOption = None,
     apis: ApiOption = None,
     api_urls: ApiUrlOption = None,

@@ -48,7 +48,7 @@ def plain_options(arguments: Sequence[str]) -> RunOptions | None:
 
 def launch_early(options: RunOptions) -> None:
     """Launch the sandbox that these options most likely need; harmless if it is not needed."""
-    if sys.platform != "linux" or options.program == "-":
+    if sys.platform != "linux" or options.program == "-" or options.language != "python":
         return
     # What is wrong is told later, by the command itself.
     with suppress(ToolfoldError, OSError):

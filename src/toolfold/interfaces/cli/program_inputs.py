@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Final, Self
 
 from toolfold.errors import UsageError
-from toolfold.models import MIB, File, Limits
+from toolfold.models import MIB, File, Language, Limits
 
 _LONGEST_TIMEOUT_SECONDS: Final = 86_400
 _BINARY: Final = "application/octet-stream"
@@ -131,6 +131,8 @@ class RunOptions:
     program: str = ""
     """A file, or `-`; empty if `code` is the program."""
     code: str | None = None
+    lang: Language | None = None
+    """`None`: bash for a file that ends in `.sh`, else Python."""
     tools: tuple[str, ...] = ()
     apis: tuple[str, ...] = ()
     api_urls: tuple[str, ...] = ()
@@ -152,6 +154,10 @@ class RunOptions:
     yes: bool = False
     """Every call that needs approval has it."""
     detach: bool = False
+
+    @property
+    def language(self) -> Language:
+        return self.lang or ("bash" if self.program.endswith(".sh") else "python")
 
     # Any: each option has its own type.
     @classmethod

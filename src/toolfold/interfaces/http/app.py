@@ -6,6 +6,7 @@ import asyncio
 import json
 import logging
 import secrets
+import shlex
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
@@ -223,18 +224,26 @@ class _HttpInterface:
         self, request: Request, body: request_models.ExecuteRequest | request_models.ProgrammaticRequest, code: str,
         received: ForwardedRequest, tools: Sequence[ToolSpec] = (),
     ) -> AnyResponse:  # fmt: skip
-        if body.lang.lower() not in request_models.LANGUAGES:
+        is_librechat = outcome_bodies.is_librechat(request.headers.get("user-agent", ""))
+        lang = body.lang.lower()
+        is_bash = lang == "bash" and self._runs_bash(is_librechat=is_librechat)
+        if lang == "bash" and not is_bash:
+            raise Refusal(400, "lang 'bash' is turned off here; set execution.languages: [python, bash], or send 'py'")
+        if not is_bash and lang not in request_models.LANGUAGES:
             raise Refusal(400, f"lang {body.lang[:20]!r} cannot be run here; write Python and send 'py'")
+        if is_bash and isinstance(body, request_models.ExecuteRequest) and body.args:
+            code = f"set -- {shlex.join(body.args)}; {code}"  # on its first line, so that the others keep their numbers
         start = StartRequest(
             tenant=received.tenant,
             session=body.session_id or new_session(),
             code=code,
+            language="bash" if is_bash else "python",
             tools=tools,
             files=body.files or [],
             timeout_seconds=self._timeout(body.timeout),
             request_id=received.request_id,
             # As its prompt tells the model: a timeout caps one run of the sandbox, not the time of tools elsewhere.
-            counts_pauses=not outcome_bodies.is_librechat(request.headers.get("user-agent", "")),
+            counts_pauses=not is_librechat,
             hangup=partial(wait_for_hangup, request),
         )
         key, wait = request.headers.get("idempotency-key"), preferred_wait(request)
@@ -245,6 +254,12 @@ class _HttpInterface:
         await self.executions.claim(start.execution_id)  # before it is answered: any replica is to find it from then on
         work = self.executions.start_claimed(start, key, received)
         return await self.waits.run(start.execution_id, start.tenant, start.session, work, wait)
+
+    def _runs_bash(self, *, is_librechat: bool) -> bool:
+        """Whether the config and the engine allow it; without a word in the config, for LibreChat alone."""
+        languages = self._settings.languages
+        is_allowed = is_librechat if languages is None else "bash" in languages
+        return is_allowed and "bash" in self._context.runtime.executions.languages
 
     async def cancel(self, request: Request) -> Response:
         """End an execution: by the id that its request had, or by its token."""

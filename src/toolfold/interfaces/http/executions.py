@@ -145,7 +145,7 @@ class ApiExecutions(ExecutionObserver[ApiResponse]):
             nonlocal wall_seconds
             wall_seconds = min(max(0.1, execution.deadline - self._clock()), start.timeout_seconds)
             return self._runtime.start(
-                start.code, tools=start.tools, files=files,
+                start.code, language=start.language, tools=start.tools, files=files,
                 limits=replace(self._limits, wall_seconds=wall_seconds), session=key_of(start.tenant, start.session),
                 tenant=start.tenant, execution_id=execution.execution_id, durable=bool(start.execution_id),
                 expires_at=execution.deadline,

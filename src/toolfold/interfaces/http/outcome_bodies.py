@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias
@@ -16,6 +17,7 @@ from toolfold.prompts.wording import first_line
 
 INVALID_TOKEN: Final = "Invalid continuation token"  # noqa: S105 - the text of an error
 EXPIRED: Final = "Execution expired"
+_EXIT_STATUS: Final = re.compile(r"the program exited with status (\d+)")
 TIMED_OUT: Final = "Execution timeout"
 CANCELLED: Final = "Execution cancelled"
 
@@ -187,6 +189,8 @@ def outcome_response(outcome: Outcome, *, session: str, files: list[dict[str, An
     text, status, known_error = f"program {outcome.status}", 200, "Sandbox exited with code 1"
     if problem is not None:
         text = problem.message
+        if exit_code := _EXIT_STATUS.fullmatch(text):
+            known_error = f"Sandbox exited with code {exit_code[1]}"
         known_error = {"memory": "Out of memory", "cpu": "Time limit exceeded"}.get(problem.kind, known_error)
     match outcome.status:
         case "timeout":

@@ -29,7 +29,7 @@ SessionId = Annotated[str, StringConstraints(pattern=SESSION_PATTERN)]
 Milliseconds = Annotated[float, Field(strict=True, allow_inf_nan=False)]
 LANGUAGES: Final = ("py", "python", "python3")
 # Any text is read, so that the interface can say what to send instead.
-Language = Annotated[str, Field(json_schema_extra={"enum": list(LANGUAGES)})]
+Language = Annotated[str, Field(json_schema_extra={"enum": [*LANGUAGES, "bash"]})]
 
 
 class RequestBody(BaseModel):
@@ -86,6 +86,8 @@ class ExecuteRequest(RequestBody):
 
     code: str
     lang: Language = "py"
+    args: list[str] | None = None
+    """Arguments of a bash program: `$1` and so on."""
     session_id: SessionId | None = None
     timeout: Milliseconds | None = None
     """Milliseconds, 1000 to 300000."""
@@ -178,6 +180,7 @@ class StartRequest:
     tenant: str
     session: str
     code: str
+    language: Literal["python", "bash"] = "python"
     tools: Sequence[ToolSpec] = ()
     files: Sequence[FileReference] = ()
     timeout_seconds: float

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from toolfold.interfaces.http.metrics import Metrics
     from toolfold.interfaces.http.replica_forwarding import Replicas
     from toolfold.ledger.base import Ledger
-    from toolfold.models import Limits
+    from toolfold.models import Language, Limits
     from toolfold.runtime import Runtime
 
 Role: TypeAlias = Literal["read", "run", "approve"]
@@ -64,6 +64,8 @@ class Settings:
     jwt: JwtSettings | None = None
     token_key: bytes = field(default_factory=lambda: secrets.token_bytes(32), repr=False)
     """Signs continuation tokens; whoever shares it and the ledger can go on with one another's executions."""
+    languages: frozenset[Language] | None = None
+    """That programs may be written in; `None` is Python for all, and bash for LibreChat."""
     base_path: str = ""
     max_rounds: int = 20
     timeout_seconds: float = 60.0

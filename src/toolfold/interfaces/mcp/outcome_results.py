@@ -21,7 +21,7 @@ from toolfold.errors import EngineCrashed, ToolfoldError, entry_for
 from toolfold.interfaces.mcp.client_program import McpProgram
 from toolfold.interfaces.mcp.prompt_texts import ENTRY_NAME, WAIT_NAME
 from toolfold.models import MIB, File, Outcome
-from toolfold.outcome_views import describe_media, images_in
+from toolfold.outcome_views import describe_media, images_in, sounds_in
 from toolfold.prompts.wording import first_line, lessons
 from toolfold.service.answer_memory import BoundedMemory
 
@@ -104,7 +104,7 @@ def to_result(
     ]
     content += [
         types.AudioContent(data=base64.b64encode(data).decode(), mime_type=mime)
-        for mime, data in images_in(outcome.value, kind="audio")
+        for mime, data in sounds_in(outcome.value)
     ]
     content += [types.ResourceLink(name=file.name, uri=uri, mime_type=file.mime, size=file.size) for uri, file in files]
     return types.CallToolResult(content=content, is_error=has_failed)

@@ -309,16 +309,22 @@ class StubGenerator:
 
     def generate(self, catalog: Iterable[ToolDefinition]) -> list[Path]:
         """Write every tool, and remove what was written for tools that are gone; the files."""
-        definitions = ToolCatalog()
-        for definition in catalog:
-            definitions.add_tool(definition)
-        return write_stubs(definitions.tools, self.stub_dir)
+        return write_stubs(_as_catalog(catalog).tools, self.stub_dir)
 
     def source(self, definition: ToolDefinition) -> str:
         """What `generate` writes for one tool."""
         with tempfile.TemporaryDirectory() as folder:
             files = write_stubs({definition.name: definition}, Path(folder))
             return next(text for file in files if "async def " in (text := file.read_text(encoding="utf-8")))
+
+
+def _as_catalog(definitions: Iterable[ToolDefinition]) -> ToolCatalog:
+    if isinstance(definitions, ToolCatalog):
+        return definitions
+    catalog = ToolCatalog()
+    for definition in definitions:
+        catalog.add_tool(definition)
+    return catalog
 
 
 def write_stubs(definitions: Mapping[str, ToolDefinition], folder: Path) -> list[Path]:

@@ -41,7 +41,8 @@ def run_program(options: RunOptions, open_runtime: Callable[..., Runtime] | None
     # Imported here: a run that is left behind has no sandbox in this process.
     from toolfold.interfaces.cli.fast_start import early_sandbox
 
-    with early_sandbox(setup.engine, setup.text, setup.limits) if open_runtime is None else nullcontext():
+    is_early = open_runtime is None and options.language == "python"
+    with early_sandbox(setup.engine, setup.text, setup.limits) if is_early else nullcontext():
         outcome = execute(setup, options, open_runtime)
         return outcome if isinstance(outcome, int) else finish(outcome, options)
 
@@ -101,7 +102,9 @@ def _prepare(options: RunOptions) -> RunSetup:
     limits = limits_for(options.timeout_seconds, as_json=options.as_json, default_limits=default_limits)
     text = options.code if options.code is not None else read_program(options.program, limits)
     files = read_files(options.files, limits)
-    program_options = ProgramOptions(files=files, limits=limits, execution_id=secrets.token_hex(8))
+    program_options = ProgramOptions(
+        files=files, limits=limits, execution_id=secrets.token_hex(8), language=options.language
+    )
     return RunSetup(config, engine_arguments, limits, text, program_options)
 
 

@@ -1,0 +1,101 @@
+"""Process tree of a guest whose program starts processes: what all of them use together, and when that is too much.
+
+The kernel limits each process; only a cgroup could limit them together, and few hosts hand one out. So the host adds up
+what `/proc` says of the guest and its descendants, a few times a second, and stops the program over its limit. Between
+two looks a program can take more than it may: `docs/bash.md` says how much.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from toolfold.engines.process.guest import PAGE_BYTES
+from toolfold.engines.process.zygote_launch import pid_of
+from toolfold.models import Problem
+
+if TYPE_CHECKING:
+    from toolfold.engines.process.guest import Guest
+    from toolfold.models import Limits
+
+LOOK_SECONDS: Final = 0.03
+_MOST_LOOK_SHARE: Final = 20
+"""Of the time between two looks, the part that a look may take: a tree of many processes is looked at less often."""
+_TICKS: Final = os.sysconf("SC_CLK_TCK")
+_TIMES: Final = slice(11, 15)
+"""User and system time in `stat`, of the process and of the children that it has waited for; counted after the name."""
+
+
+class TreeUsage(NamedTuple):
+    """Resources of all processes of one guest."""
+
+    cpu_seconds: float
+    memory_bytes: int
+
+
+def tree_usage(pid: int) -> TreeUsage:
+    """What the process and its descendants use now, pages of files apart."""
+    ticks = pages = 0
+    for process in _descendants(pid):
+        try:
+            with open(f"/proc/{process}/stat", "rb") as file:
+                words = file.read().rpartition(b") ")[2].split()
+            with open(f"/proc/{process}/statm", "rb") as file:
+                _, resident, shared, *_ = map(int, file.read().split())
+        except OSError:  # it ended meanwhile; whoever waited for it has its time
+            continue
+        ticks += sum(map(int, words[_TIMES]))
+        pages += resident - shared
+    return TreeUsage(ticks / _TICKS, pages * PAGE_BYTES)
+
+
+def _descendants(pid: int) -> Iterator[int]:
+    waiting = [pid]
+    while waiting:
+        process = waiting.pop()
+        yield process
+        try:
+            threads = os.listdir(f"/proc/{process}/task")
+            for thread in threads:
+                with open(f"/proc/{process}/task/{thread}/children", "rb") as file:
+                    waiting += map(int, file.read().split())
+        except OSError:
+            continue
+
+
+class TreeWatch:
+    """Looks at one guest until it is stopped.
+
+    Args:
+        guest: The first process of the tree.
+        limits: Of the whole program.
+        stop: Told once why the program must end.
+    """
+
+    def __init__(self, guest: Guest, limits: Limits, stop: Callable[[Problem], None]) -> None:
+        self._guest = guest
+        self._limits = limits
+        self._stop = stop
+        self._loop = asyncio.get_running_loop()
+        self._timer = self._loop.call_later(LOOK_SECONDS, self._look)
+
+    def close(self) -> None:
+        self._timer.cancel()
+
+    def _look(self) -> None:
+        began = time.thread_time()
+        if self._guest.pidfd < 0:
+            return
+        usage = tree_usage(pid_of(self._guest.pidfd))
+        if usage.memory_bytes > self._limits.memory_bytes:
+            most = self._limits.memory_bytes >> 20
+            self._stop(Problem(kind="memory", message=f"the program's processes used more than {most} MiB of memory"))
+        elif usage.cpu_seconds > self._limits.cpu_seconds:
+            message = f"the program's processes used {self._limits.cpu_seconds} s of CPU time"
+            self._stop(Problem(kind="cpu", message=message))
+        else:
+            seconds = max(LOOK_SECONDS, _MOST_LOOK_SHARE * (time.thread_time() - began))
+            self._timer = self._loop.call_later(seconds, self._look)

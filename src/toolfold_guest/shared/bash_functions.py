@@ -1,0 +1,62 @@
+"""Bash functions of tools: their names, and the text that defines them in every shell of a program.
+
+A call is made with builtins alone, so it starts no process. The supervisor (`toolfold_guest.shell`) makes a folder with
+named pipes: `free` holds a letter for each free slot, `calls` takes a line for each call, and `reply.X` is where the
+caller of slot X waits for a status of one letter. Arguments and replies are files of their own, `arguments.X` and
+`value.X`: bash reads a pipe byte by byte, and a file at once. The same folder serves subshells, background jobs,
+`xargs`, other scripts, and `python3` (`toolfold_guest.shell_client`).
+"""
+
+import re
+from collections.abc import Mapping
+from typing import Final
+
+RESERVED: Final = frozenset(
+    (  # noqa: SIM905  # a list would have one word a line
+        "if then else elif fi case esac for while until do done in function select time coproc declare typeset local "
+        "readonly export unset"
+    ).split()
+)
+"""Words that are no names of functions; a tool of that name has `_tool` behind it."""
+SLOTS: Final = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+"""Calls that may be open at a time; the next one waits."""
+FOLDER_VARIABLE: Final = "TOOLFOLD_CALLS"
+
+# Options and traps of the program do not count in here: a trace would show it, and `set -e` would end it. What fails
+# for the program is the function itself, with the message on stderr, as a command does.
+_CALL: Final = """\
+__toolfold_call() {
+  { local -; set +euxv; } 2>/dev/null
+  builtin local LC_ALL=C IFS=' ' __slot __status __reply __arguments="${2-}"
+  if (( $# > 2 )); then
+    builtin printf '%s: takes one JSON object, got %d arguments\\n' "$1" "$(( $# - 1 ))" >&2; builtin return 2
+  fi
+  builtin read -r -N 1 __slot < "$TOOLFOLD_CALLS/free"
+  builtin printf '%s' "$__arguments" > "$TOOLFOLD_CALLS/arguments.$__slot"
+  builtin printf '%s %s %s %s\\n' "$__slot" "$BASHPID" "${BASH_LINENO[1]-0}" "$1" > "$TOOLFOLD_CALLS/calls"
+  builtin read -r -N 1 __status < "$TOOLFOLD_CALLS/reply.$__slot"
+  builtin mapfile -d '' -t __reply < "$TOOLFOLD_CALLS/value.$__slot"
+  builtin printf '%s' "$__slot" > "$TOOLFOLD_CALLS/free"
+  if [[ $__status == 0 ]]; then builtin printf '%s\\n' "${__reply[0]-}"; builtin return 0; fi
+  builtin printf '%s\\n' "${__reply[0]-}" >&2
+  builtin return 1
+}
+"""
+
+
+def bash_name(name: str) -> str:
+    """The function of a tool, by the rule of the LibreChat client."""
+    identifier = re.sub(r"[^a-zA-Z0-9_]", "", re.sub(r"[-\s.]", "_", name))
+    if identifier[:1].isdigit():
+        identifier = f"_{identifier}"
+    return f"{identifier}_tool" if identifier in RESERVED else identifier
+
+
+def functions_text(names: Mapping[str, int]) -> str:
+    """The text that every shell of the program reads first: functions by name, each with the number of its tool."""
+    return _CALL + "".join(f'{name}() {{ __toolfold_call {name} "$@"; }}\n' for name in names)
+
+
+def command_text(name: str) -> str:
+    """A tool as a command, for `xargs` and others that start programs; its shell has the function."""
+    return f'#!/usr/bin/bash\n{name} "$@"\n'

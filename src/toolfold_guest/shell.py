@@ -1,0 +1,398 @@
+"""Main loop of a guest that runs bash programs: starts bash, passes its tool calls on, reports how it ended.
+
+Rules:
+1. As in `toolfold_guest.main`: `prepare` runs in the zygote, `main` in a locked guest; nothing here is a boundary.
+2. This process is the first of its pid namespace, so its end is the end of all that the program started. It reaps what
+   the program leaves behind.
+3. Bash and its children have no socket: they speak to this process alone, through the folder that
+   `shared.bash_functions` describes. What they say there becomes frames, which the host parses as those of any guest.
+4. The program waits when each of its processes sleeps and no line of theirs is unread: `/proc` says so. A `sleep`
+   counts as waiting, as timers do elsewhere.
+"""
+
+import contextlib
+import json
+import json.encoder
+import marshal
+import os
+import select
+import signal
+import socket
+import sys
+from typing import Any, Final, NoReturn
+
+from toolfold_guest.program.output_streams import Outlet
+from toolfold_guest.program.replay import place
+from toolfold_guest.shared.bash_functions import (
+    FOLDER_VARIABLE,
+    SLOTS,
+    bash_name,
+    command_text,
+    functions_text,
+)
+from toolfold_guest.shared.wire_format import (
+    CALLS,
+    ENDED,
+    HEADER,
+    HOLD,
+    PRINTED,
+    PROGRAM,
+    RELEASE,
+    REPLY,
+    START,
+    UNPACKED,
+)
+
+_READ_BYTES: Final = 64 * 1024
+_MOST_LINE_BYTES: Final = 4096
+"""Of a call; the kernel writes as much into a pipe in one piece."""
+_LONGEST_ARGUMENT: Final = 120 * 1024
+"""Of a program that bash gets as an argument; the kernel takes 128 KiB."""
+_LOOK_MILLISECONDS: Final = 2
+_DRAIN_MILLISECONDS: Final = 200
+"""After the end of bash, for what its children still write, as in `> >(tee log)`."""
+_quote = json.encoder.encode_basestring
+
+
+def prepare(library_set: str) -> None:
+    """Nothing is loaded: a program starts processes of its own."""
+
+
+def rehearse() -> None:
+    """Nothing to touch: all that is costly happens after `execve`."""
+
+
+def main(fd: int) -> NoReturn:
+    """Serve the one program of that socket, then leave when the host has done with it."""
+    host = _Host(socket.socket(fileno=fd))
+    _, text, facts = host.next_message(PROGRAM)
+    options = host.next_message(START)[1]
+    if options.get("files"):
+        for name, data in options["files"]:
+            place(name, data)
+        host.send(f"[{UNPACKED}]")
+    _Supervisor(host, text, marshal.loads(facts), options).run()
+    host.sock.recv(1)
+    os._exit(0)
+
+
+class _Host:
+    """The socket to the host: marshalled messages in, JSON frames out."""
+
+    def __init__(self, sock: socket.socket) -> None:
+        self.sock = sock
+        self._rest = b""
+        self._messages: list[Any] = []
+
+    def next_message(self, kind: int) -> Any:
+        """Wait for a message of that kind; others are passed over."""
+        while True:
+            while self._messages:
+                message = self._messages.pop(0)
+                if message[0] == kind:
+                    return message
+            self._messages = self.receive()
+
+    def receive(self) -> list[Any]:
+        """The whole messages that have come; waits for bytes, not for whole messages."""
+        data = self.sock.recv(_READ_BYTES)
+        if not data:
+            os._exit(0)
+        self._rest += data
+        messages = []
+        while len(self._rest) >= HEADER.size:
+            end = HEADER.size + HEADER.unpack_from(self._rest)[0]
+            if len(self._rest) < end:
+                break
+            messages.append(marshal.loads(self._rest[HEADER.size : end]))
+            self._rest = self._rest[end:]
+        return messages
+
+    def send(self, text: str) -> None:
+        data = text.encode()
+        self.sock.sendall(HEADER.pack(len(data)) + data)
+
+
+class _Supervisor:
+    """One bash program: its processes, its output and its open calls."""
+
+    def __init__(self, host: _Host, text: str, facts: list[Any], options: dict[str, Any]) -> None:
+        self._host = host
+        self._text = text
+        self._reports_waiting = bool(options.get("report_waiting"))
+        self._stdin: bytes = options.get("stdin") or b""
+        self._indexes = {bash_name(fact[0]): index for index, fact in enumerate(facts)}
+        self._folder = f"{os.environ.get('TMPDIR', '/tmp')}/.toolfold"  # the guest's own
+        self._outlets = Outlet(1), Outlet(2)
+        self._lines = b""
+        self._slots: dict[int, str] = {}
+        """Of each open call, by its id."""
+        self._count = 0
+        self._replies_seen = 0
+        self._told_waiting = -1
+        self._is_held = False
+        self._status: int | None = None
+
+    def run(self) -> None:
+        self._make_folder()
+        # Bash runs the lines before a mistake: it reads them one by one.
+        if "\n" in self._text and (error := self._syntax_error()):
+            self._host.send(f'[{ENDED},"","","failed",null,{_quote(error)},[0,0]]')
+            return
+        wake, waker = os.pipe()
+        os.set_blocking(waker, False)
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        signal.set_wakeup_fd(waker, warn_on_full_buffer=False)
+        # The host asks for last words with this signal before it kills.
+        signal.signal(signal.SIGTERM, lambda *_: self._send_output())
+        pipes = os.pipe(), os.pipe()
+        self._bash = self._start(pipes[0][1], pipes[1][1])
+        self._streams = {}
+        for (reader, writer), outlet in zip(pipes, self._outlets, strict=True):
+            os.close(writer)
+            os.set_blocking(reader, False)
+            self._streams[reader] = outlet
+        self._poll = select.poll()
+        for descriptor in (*self._streams, self._calls, wake, self._host.sock.fileno()):
+            self._poll.register(descriptor, select.POLLIN)
+        while self._status is None:
+            self._turn(self._poll.poll(_LOOK_MILLISECONDS if self._may_wait else None), wake)
+        self._end()
+
+    @property
+    def _may_wait(self) -> bool:
+        is_told = self._told_waiting == self._replies_seen
+        return self._reports_waiting and bool(self._slots) and not is_told and not self._is_held
+
+    def _turn(self, ready: list[tuple[int, int]], wake: int) -> None:
+        descriptors = {descriptor for descriptor, _ in ready}
+        for descriptor in descriptors & self._streams.keys():
+            self._read_output(descriptor)
+        if self._calls in descriptors:
+            self._read_calls()
+        if self._host.sock.fileno() in descriptors:
+            for message in self._host.receive():
+                self._obey(message)
+        if wake in descriptors:
+            os.read(wake, 512)
+            self._reap()
+        self._send_output()
+        if not descriptors and self._may_wait and self._is_idle():
+            self._told_waiting = self._replies_seen
+            self._host.send(f'[{CALLS},"","",[],{self._replies_seen},null]')
+
+    # processes
+
+    def _start(self, stdout: int, stderr: int) -> int:
+        arguments, environment = self._arguments(), self._environment()
+        stdin = self._open_stdin()
+        process = os.fork()
+        if process:
+            os.close(stdin)
+            return process
+        try:
+            for descriptor, target in ((stdin, 0), (stdout, 1), (stderr, 2)):
+                os.dup2(descriptor, target)
+            os.closerange(3, 1024)
+            # Python ignores it, and so would every command: `yes | head -1` would never end.
+            for number in (signal.SIGPIPE, signal.SIGXFSZ, signal.SIGTERM, signal.SIGCHLD, signal.SIGINT):
+                signal.signal(number, signal.SIG_DFL)
+            os.execve("/usr/bin/bash", arguments, environment)  # noqa: S606  # no shell in between: this is the shell
+        finally:
+            os._exit(127)
+
+    def _syntax_error(self) -> str:
+        """What bash says of a text that it cannot read; empty for one that it can."""
+        reader, writer = os.pipe()
+        process = os.fork()
+        if process == 0:
+            try:
+                os.dup2(writer, 2)
+                os.execve("/usr/bin/bash", [*self._arguments()[:1], "-n", *self._arguments()[1:]], dict(os.environ))  # noqa: S606
+            finally:
+                os._exit(0)
+        os.close(writer)
+        with open(reader, "rb") as file:
+            text = file.read(_READ_BYTES).decode("utf-8", "replace").strip()
+        _, status = os.waitpid(process, 0)
+        return text if status else ""
+
+    def _arguments(self) -> list[str]:
+        if len(self._text.encode("utf-8", "surrogatepass")) <= _LONGEST_ARGUMENT:
+            return ["bash", "-c", self._text]
+        self._write("program", self._text)
+        return ["bash", f"{self._folder}/program"]
+
+    def _environment(self) -> dict[str, str]:
+        prefix, here = sys.prefix, os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+        packages = [path for path in sys.path if path.startswith(f"{prefix}/site") or "/libraries/" in path]
+        return {
+            **os.environ,
+            "BASH_ENV": f"{self._folder}/functions",
+            FOLDER_VARIABLE: self._folder,
+            "LANG": "C.UTF-8",
+            "LD_LIBRARY_PATH": f"{prefix}/lib:{prefix}/{sys.platlibdir}:{prefix}/bin",
+            "PATH": f"/usr/local/bin:/usr/bin:/bin:{self._folder}/bin",
+            "PWD": os.getcwd(),
+            "PYTHONDONTWRITEBYTECODE": "1",
+            "PYTHONHOME": prefix,
+            "PYTHONPATH": ":".join([f"{self._folder}/python", here, *packages]),
+            "SHELL": "/usr/bin/bash",
+            "TERM": "dumb",
+            "USER": "sandbox",
+        }
+
+    def _open_stdin(self) -> int:
+        if not self._stdin:
+            return os.open("/dev/null", os.O_RDONLY)
+        self._write("stdin", self._stdin)
+        return os.open(f"{self._folder}/stdin", os.O_RDONLY)
+
+    def _reap(self) -> None:
+        with contextlib.suppress(ChildProcessError):
+            while True:
+                process, status = os.waitpid(-1, os.WNOHANG)
+                if not process:
+                    break
+                if process == self._bash:
+                    self._status = os.waitstatus_to_exitcode(status)
+
+    def _is_idle(self) -> bool:
+        """Whether each process sleeps and has said nothing since; without /proc a quiet moment has to do."""
+        try:
+            names = [name for name in os.listdir("/proc") if name.isdigit() and int(name) != os.getpid()]
+        except OSError:
+            names = []
+        for name in names:
+            with contextlib.suppress(OSError), open(f"/proc/{name}/stat", "rb") as file:
+                if file.read().rpartition(b") ")[2][:1] in b"RD":
+                    return False
+        return not self._poll.poll(0)
+
+    # calls
+
+    def _make_folder(self) -> None:
+        os.makedirs(f"{self._folder}/bin", mode=0o700)
+        os.mkdir(f"{self._folder}/python")
+        for name in ("free", "calls", *(f"reply.{slot}" for slot in SLOTS)):
+            os.mkfifo(f"{self._folder}/{name}", 0o600)
+        # For both directions: nobody who opens the other end waits for us.
+        self._free, self._calls = (os.open(f"{self._folder}/{name}", os.O_RDWR) for name in ("free", "calls"))
+        os.set_blocking(self._calls, False)
+        os.write(self._free, SLOTS.encode())
+        self._replies: dict[str, int] = {}
+        self._write("functions", functions_text(self._indexes))
+        self._write("python/tools.py", "from toolfold_guest.shell_client import ToolError, __dir__, __getattr__\n")
+        for name in self._indexes:
+            self._write(f"bin/{name}", command_text(name))
+            os.chmod(f"{self._folder}/bin/{name}", 0o700)
+
+    def _write(self, name: str, content: str | bytes) -> None:
+        data = content.encode("utf-8", "surrogatepass") if isinstance(content, str) else content
+        with open(f"{self._folder}/{name}", "wb") as file:
+            file.write(data)
+
+    def _read_calls(self) -> None:
+        self._lines += os.read(self._calls, _READ_BYTES)
+        *lines, self._lines = self._lines.split(b"\n")
+        calls = [call for line in lines if (call := self._call(line[:_MOST_LINE_BYTES])) is not None]
+        if calls:
+            self._host.send(f"[{CALLS},{self._take_output()},[{','.join(calls)}],-1,null]")
+
+    def _call(self, line: bytes) -> str | None:
+        """One call as the host reads it; one that makes no sense is answered here."""
+        slot, _, rest = line.decode("ascii", "replace").partition(" ")
+        words = rest.split(" ")
+        if slot not in SLOTS or not slot or len(words) != 3:
+            return None
+        _, number, name = words
+        with open(f"{self._folder}/arguments.{slot}", "rb") as file:
+            text = file.read().decode("utf-8", "replace").strip() or "{}"
+        try:
+            arguments = json.loads(text)
+        except ValueError as error:
+            self._answer(slot, f"{name}: the argument is not valid JSON: {error}", is_ok=False)
+            return None
+        if not isinstance(arguments, dict) or name not in self._indexes:
+            reason = "takes one JSON object" if name in self._indexes else "no such tool in this program"
+            self._answer(slot, f"{name}: {reason}, got {text[:100]}", is_ok=False)
+            return None
+        self._count += 1
+        self._slots[self._count] = slot
+        line_number = number if number.isdigit() and len(number) < 8 else "0"
+        return f"[{self._count},{self._indexes[name]},{json.dumps(arguments)},{line_number}]"
+
+    def _obey(self, message: Any) -> None:
+        kind = message[0]
+        if kind == REPLY:
+            self._replies_seen += 1
+            slot = self._slots.pop(message[1], None)
+            if slot is not None:
+                self._answer(slot, _compact(message[3]) if message[2] else str(message[3]), is_ok=message[2])
+        elif kind in (HOLD, RELEASE):
+            self._is_held = kind == HOLD
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(-1, signal.SIGSTOP if self._is_held else signal.SIGCONT)
+
+    def _answer(self, slot: str, text: str, *, is_ok: bool) -> None:
+        self._write(f"value.{slot}", text)
+        if slot not in self._replies:
+            self._replies[slot] = os.open(f"{self._folder}/reply.{slot}", os.O_RDWR)
+        os.write(self._replies[slot], b"0" if is_ok else b"1")
+
+    # output and end
+
+    def _read_output(self, descriptor: int) -> bool:
+        try:
+            data = os.read(descriptor, _READ_BYTES)
+        except BlockingIOError:
+            return False
+        if not data:
+            self._poll.unregister(descriptor)
+            del self._streams[descriptor]
+            os.close(descriptor)
+            return False
+        self._outlets[0 if self._streams[descriptor] is self._outlets[0] else 1].write(data)
+        return True
+
+    def _send_output(self) -> None:
+        output = self._take_output()
+        if output != '"",""':
+            self._host.send(f"[{PRINTED},{output}]")
+
+    def _take_output(self) -> str:
+        return ",".join(_quote(outlet.take()) for outlet in self._outlets)
+
+    def _end(self) -> None:
+        """What has been written is read; what the program left running ends."""
+        while self._streams and self._poll_streams():
+            pass
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(-1, signal.SIGKILL)
+        cut = ",".join(str(outlet.cut_bytes) for outlet in self._outlets)
+        status, error = ("finished", "") if self._status == 0 else ("exit", _describe(self._status or 0))
+        self._host.send(f'[{ENDED},{self._take_output()},"{status}",null,{_quote(error)},[{cut}]]')
+
+    def _poll_streams(self) -> bool:
+        poll = select.poll()
+        for descriptor in self._streams:
+            poll.register(descriptor, select.POLLIN)
+        ready = poll.poll(_DRAIN_MILLISECONDS)
+        for descriptor, _ in ready:
+            self._read_output(descriptor)
+        self._send_output()
+        return bool(ready)
+
+
+def _compact(value: Any) -> str:
+    """One JSON value on one line; a text that is an object or a list is taken for one."""
+    if isinstance(value, str) and value.strip()[:1] in ("{", "["):
+        with contextlib.suppress(ValueError):
+            value = json.loads(value)
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=repr)
+
+
+def _describe(status: int) -> str:
+    if status < 0:
+        return f"bash was ended by {signal.Signals(-status).name}"
+    return f"the program exited with status {status}"

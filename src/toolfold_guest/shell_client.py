@@ -1,0 +1,58 @@
+"""Module `tools` of a `python3` that a bash program starts: each tool as a synchronous function.
+
+Speaks to the supervisor through the same folder as the functions of bash; see `toolfold_guest.shared.bash_functions`.
+"""
+
+import json
+import os
+from collections.abc import Callable
+from typing import Any
+
+from toolfold_guest.shared.bash_functions import FOLDER_VARIABLE, bash_name
+
+
+class ToolError(Exception):
+    """A tool failed; the text is its message."""
+
+
+def __getattr__(name: str) -> Callable[..., Any]:
+    if name.startswith("__") or bash_name(name) not in _names():
+        raise AttributeError(f"no tool {name!r}; the tools of this program are: {', '.join(_names())}")
+
+    def function(*args: Any, **kwargs: Any) -> Any:
+        if len(args) > 1 or (args and (kwargs or not isinstance(args[0], dict))):
+            raise TypeError(f"{name}() takes keyword arguments, or one dict of them")
+        return _call(bash_name(name), json.dumps(args[0] if args else kwargs))
+
+    function.__name__ = name
+    return function
+
+
+def __dir__() -> list[str]:
+    return [*_names(), "ToolError"]
+
+
+def _names() -> list[str]:
+    return sorted(os.listdir(_path("bin")))
+
+
+def _path(name: str) -> str:
+    return f"{os.environ[FOLDER_VARIABLE]}/{name}"
+
+
+def _call(name: str, arguments: str) -> Any:
+    with open(_path("free"), "rb", buffering=0) as pipe:
+        slot = pipe.read(1).decode()
+    with open(_path(f"arguments.{slot}"), "w", encoding="utf-8") as file:
+        file.write(arguments)
+    with open(_path("calls"), "wb", buffering=0) as pipe:
+        pipe.write(f"{slot} {os.getpid()} 0 {name}\n".encode())
+    with open(_path(f"reply.{slot}"), "rb", buffering=0) as pipe:
+        status = pipe.read(1)
+    with open(_path(f"value.{slot}"), encoding="utf-8") as file:
+        text = file.read()
+    with open(_path("free"), "wb", buffering=0) as pipe:
+        pipe.write(slot.encode())
+    if status != b"0":
+        raise ToolError(text)
+    return json.loads(text)

@@ -1,0 +1,147 @@
+"""What a bash program may use together with all its processes, how it pauses, and what is left of it: nothing."""
+
+import os
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from toolfold import File, Limits, Outcome, Paused, Reply, Runtime, ToolSpec, tool
+from toolfold.errors import UsageError
+
+WEATHER = ToolSpec(
+    name="get-weather",
+    python_name="get_weather",
+    input_schema={"type": "object", "properties": {"city": {"type": "string"}}},
+)
+
+
+@tool(read_only=True)
+async def price(ticker: str) -> int:
+    """Price of a share."""
+    return len(ticker)
+
+
+def bash_processes() -> set[str]:
+    """Programs of sandboxes that run on this machine now."""
+    found = set()
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                words = (entry / "cmdline").read_bytes().split(b"\0")
+            except OSError:
+                continue
+            if b"left-behind" in b" ".join(words) and entry.name != str(os.getpid()):
+                found.add(entry.name)
+    return found
+
+
+async def run(text: str, **options: Any) -> Outcome:
+    async with Runtime([price], engine="process") as runtime:
+        return await runtime.run(text, language="bash", **options)
+
+
+async def test_calls_are_on_record_with_the_lines_that_made_them() -> None:
+    outcome = await run(
+        'echo start\nprice \'{"ticker":"ACME"}\'\nfor t in A BB; do\n  price "{\\"ticker\\":\\"$t\\"}"\ndone'
+    )
+
+    calls = [(call.name, dict(call.arguments), call.line) for call in outcome.calls]
+    assert (outcome.status, outcome.stdout) == ("finished", "start\n4\n1\n2\n")
+    assert calls == [("price", {"ticker": "ACME"}, 2), ("price", {"ticker": "A"}, 4), ("price", {"ticker": "BB"}, 4)]
+
+
+async def test_python_in_bash_calls_the_same_tools() -> None:
+    outcome = await run(
+        "python3 - <<'PY'\nimport tools\nprint(tools.price(ticker='ACME') + tools.price({'ticker': 'A'}))\nPY"
+    )
+
+    assert (outcome.status, outcome.stdout, len(outcome.calls)) == ("finished", "5\n", 2)
+
+
+async def test_a_tool_that_the_program_was_not_given_is_named_in_one_line() -> None:
+    outcome = await run("python3 -c 'import tools; tools.prise(ticker=1)' 2>&1 | tail -1; cost '{}' 2>&1")
+
+    assert outcome.stdout == (
+        "AttributeError: no tool 'prise'; the tools of this program are: price, search_tools. Did you mean: 'price'?\n"
+        "bash: line 1: cost: command not found\n"
+    )
+
+
+async def test_a_syntax_error_is_told_before_the_first_line_runs() -> None:
+    outcome = await run('price \'{"ticker":"A"}\'\nif true; then\necho never')
+
+    assert (outcome.status, outcome.stdout, outcome.calls) == ("failed", "", ())
+    assert outcome.problem is not None
+    assert outcome.problem.message == "bash: -c: line 4: syntax error: unexpected end of file"
+
+
+async def test_files_come_in_and_go_out_and_only_the_data_folder_is_collected() -> None:
+    text = "tr a-z A-Z < in.txt > out.txt; echo x > /tmp/scratch; rm in.txt; mkdir d; echo y > d/e.txt"
+
+    outcome = await run(text, files=[File(name="in.txt", data=b"hello\n")])
+
+    assert {file.name: file.data for file in outcome.files} == {"out.txt": b"HELLO\n", "d/e.txt": b"y\n"}
+
+
+async def test_parallel_calls_of_background_jobs_are_one_pause() -> None:
+    text = 'for c in A B C; do get_weather "{\\"city\\":\\"$c\\"}" & done | sort\nwait\nget_weather \'{"city":"D"}\''
+
+    async with Runtime((), engine="process") as runtime:
+        step: Paused | Outcome = await runtime.start(text, tools=[WEATHER], language="bash")
+        rounds = []
+        while isinstance(step, Paused):
+            rounds.append(sorted(str(call.arguments["city"]) for call in step.calls))
+            replies = [Reply(call_id=call.id, value=call.arguments["city"]) for call in step.calls]
+            step = await runtime.resume(step.execution_id, replies)
+
+    assert rounds == [["A", "B", "C"], ["D"]]
+    assert (step.status, step.stdout) == ("finished", '"A"\n"B"\n"C"\n"D"\n')
+
+
+@pytest.mark.parametrize(
+    ("text", "kind"),
+    [
+        (
+            "for i in 1 2 3 4 5 6; do python3 -c 'import time; x = b\"x\" * (120 << 20); time.sleep(60)' & done; wait",
+            "memory",
+        ),
+        ("for i in 1 2 3; do while :; do :; done & done; wait", "cpu"),
+    ],
+)
+async def test_memory_and_processor_time_count_for_all_processes_together(text: str, kind: str) -> None:
+    outcome = await run(text, limits=replace(Limits(), cpu_seconds=2))
+
+    assert outcome.problem is not None
+    assert (outcome.status, outcome.problem.kind) == ("limit", kind)
+
+
+async def test_a_fork_bomb_ends_with_its_program() -> None:
+    outcome = await run(
+        "f() { f left-behind | f left-behind & }; f; sleep 0.3; echo over", limits=replace(Limits(), wall_seconds=20)
+    )
+
+    assert (outcome.status, outcome.stdout) in (("finished", "over\n"), ("failed", ""))
+    assert bash_processes() == set()
+
+
+async def test_what_a_program_leaves_running_ends_with_it() -> None:
+    outcome = await run(
+        "bash -c 'exec -a left-behind sleep 1000' & setsid nohup bash -c 'exec -a left-behind sleep 1000' & echo started"
+    )
+
+    assert (outcome.status, outcome.stdout) == ("finished", "started\n")
+    assert bash_processes() == set()
+
+
+async def test_a_program_that_is_too_slow_hands_over_what_it_printed() -> None:
+    outcome = await run("echo first; sleep 100", limits=replace(Limits(), wall_seconds=1))
+
+    assert (outcome.status, outcome.stdout) == ("timeout", "first\n")
+
+
+async def test_an_engine_without_bash_says_so() -> None:
+    async with Runtime((), engine="monty") as runtime:
+        with pytest.raises(UsageError, match="the engine 'monty' runs no bash programs here"):
+            await runtime.run("echo", language="bash")

@@ -1,0 +1,44 @@
+"""Bash programs over HTTP: for LibreChat by default, for others where the config allows it; tools are shell functions."""
+
+import httpx
+
+from tests.interfaces.http.talk import LIBRECHAT, finish, start
+
+TURNED_OFF = "lang 'bash' is turned off here; set execution.languages: [python, bash], or send 'py'"
+
+
+async def test_calls_of_background_jobs_are_one_round(client: httpx.AsyncClient) -> None:
+    code = (
+        'for c in a b c; do get_weather "{\\"city\\":\\"$c\\"}" & done | sort\n'
+        'wait\nx=$(get_weather \'{"city":"d"}\')\necho "$x"'
+    )
+
+    first = await start(client, code, lang="bash", headers=LIBRECHAT)
+    body, rounds = await finish(client, first, lambda _, arguments: arguments["city"], headers=LIBRECHAT)
+
+    assert (body["status"], body["stdout"], rounds) == ("completed", '"a"\n"b"\n"c"\n"d"\n', 2)
+
+
+async def test_a_program_without_tools_has_arguments_and_leaves_files(client: httpx.AsyncClient) -> None:
+    body = {"lang": "bash", "code": 'echo "$1-$2" > out.txt\ncat out.txt', "args": ["a b", "c"]}
+
+    answer = (await client.post("/exec", json=body, headers=LIBRECHAT)).json()
+
+    assert (answer["stdout"], answer["stderr"], [file["name"] for file in answer["files"]]) == (
+        "a b-c\n",
+        "",
+        ["out.txt"],
+    )
+
+
+async def test_a_failed_program_is_told_with_its_status_and_what_it_printed(client: httpx.AsyncClient) -> None:
+    answer = (await start(client, "echo out; echo err >&2; exit 3", lang="bash", headers=LIBRECHAT)).json()
+
+    assert (answer["status"], answer["error"]) == ("error", "Sandbox exited with code 3")
+    assert answer["stderr"] == "the program exited with status 3\nerr\n\nstdout before the error:\nout\n"
+
+
+async def test_other_clients_need_the_config(client: httpx.AsyncClient) -> None:
+    answer = await client.post("/exec", json={"lang": "bash", "code": "echo"})
+
+    assert (answer.status_code, answer.json()["error"]) == (400, TURNED_OFF)
