@@ -294,3 +294,12 @@ async def test_no_tool_is_called_before_a_mistake_with_a_reply_is_told() -> None
         column=13,
         source="for user in n:\n            ^",
     )
+
+
+def test_a_default_for_a_key_that_no_reply_has_is_a_hint() -> None:
+    program = CHECKER.check("for user in await list_users('a'):\n    print(user.get('phone', '-'))")
+
+    assert isinstance(program, Program)
+    assert program.notes == (
+        "line 2: the reply of 'list_users' has no key 'phone'; it has 'id', 'name', 'team', 'email', 'age'",
+    )

@@ -507,7 +507,7 @@ class Expressions:
         return of_method(value, method)
 
     def _got(self, node: ast.Call, value: ValueType) -> Type:
-        """`reply.get(key)`: a key that no reply has is a mistake only if it is nearly one of them."""
+        """`reply.get(key)`: a key that no reply has is certainly a mistake only if it is nearly one of them."""
         key = node.args[0].value if isinstance(node.args[0], ast.Constant) else None
         if not isinstance(key, str) or value.keys is None or ANY_KEY in self._unsure or key in self._unsure:
             return None
@@ -515,14 +515,14 @@ class Expressions:
             required = (value.schema or {}).get("required")
             return value.field(key) if isinstance(required, list) and key in required else None
         message = value_uses.no_key(value, key)
-        if "did you mean" in message and not self._is_quiet:
+        if not self._is_quiet:
             reads = {node.slice for node in ast.walk(self._reachability.tree) if isinstance(node, ast.Subscript)}
             reads |= {
                 use.node.args[0] for use in self._reader.calls if last_name(use.node.func) == "get" and use.node.args
             }
             constants = (other for other in ast.walk(self._reachability.tree) if isinstance(other, ast.Constant))
             if not any(other.value == key and other not in reads for other in constants):
-                self._report(node, message, value, GUARDED)
+                self.reports.append((Fault("reply", message, node, is_certain="did you mean" in message), GUARDED))
         return None
 
 
