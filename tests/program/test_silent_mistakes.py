@@ -64,6 +64,11 @@ CERTAIN = {
         3,
         "'total' is not called here; write 'total(...)'",
     ),
+    "a function is the value of the program": (
+        "async def total():\n    return await price('A')\nresult = total\n",
+        3,
+        "'total' is not called here; write 'total(...)'",
+    ),
     "a method is printed": (
         "for word in ['a']:\n    print(word.upper)\n",
         2,
@@ -182,6 +187,11 @@ HINTS = {
         "line 2: only exceptions can be raised; write 'raise ValueError(...)' around it",
         "exceptions must derive from BaseException\n",
     ),
+    "what is probably a method is printed": (
+        "for word in ['a b']:\n    print(word.title)\n",
+        "line 2: 'word.title' is not called here; write 'word.title(...)'",
+        None,
+    ),
     "a value of None is printed": (
         "def show(n):\n    print(n)\nprint(show(1))\n",
         "line 3: 'show' (line 1) has no 'return', so this is None; add one",
@@ -228,11 +238,11 @@ def test_a_certain_mistake_is_told_with_its_line_and_the_change(text: str, line:
 
 
 @pytest.mark.parametrize(("text", "hint", "stdout"), HINTS.values(), ids=HINTS)
-async def test_a_probable_mistake_is_a_hint_of_the_outcome(text: str, hint: str, stdout: str) -> None:
+async def test_a_probable_mistake_is_a_hint_of_the_outcome(text: str, hint: str, stdout: str | None) -> None:
     async with Runtime([price]) as runtime:
         outcome = await runtime.run(text)
 
-    assert (outcome.status, outcome.line_hints, outcome.stdout) == ("finished", [hint], stdout)
+    assert (outcome.status, outcome.line_hints, outcome.stdout) == ("finished", [hint], stdout or outcome.stdout)
 
 
 @pytest.mark.parametrize("text", FINE.values(), ids=FINE)

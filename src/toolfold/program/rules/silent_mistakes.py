@@ -105,7 +105,6 @@ def _is_nearly_main(value: object) -> bool:
 # ----------------------------------------------------------------------------------------------------
 # Functions and methods used as values where only what they return makes sense.
 
-_CONTAINER_METHODS: Final = frozenset({"items", "keys", "values", "copy", "pop", "get", "update"})
 _TEXT_METHODS: Final = frozenset(
     {"append", "capitalize", "casefold", "endswith", "extend", "isalnum", "isalpha", "isdigit", "islower", "isoformat",
      "isspace", "isupper", "ljust", "lower", "lstrip", "most_common", "partition", "popitem", "replace", "rjust",
@@ -113,7 +112,9 @@ _TEXT_METHODS: Final = frozenset(
      "total_seconds", "upper", "zfill"}
 )  # fmt: skip
 """Names that are methods wherever a type of Python's own or of a common library has them."""
-_METHODS: Final = _TEXT_METHODS | _CONTAINER_METHODS
+_METHODS: Final = _TEXT_METHODS.union(
+    name for kind in (str, list, dict, set) for name in vars(kind) if not name.startswith("_")
+)
 _CONSUMING: Final = frozenset(
     {"abs", "all", "any", "dict", "enumerate", "float", "frozenset", "int", "join", "len", "list", "max", "min",
      "print", "reversed", "round", "set", "sorted", "str", "sum", "tuple", "zip"}
@@ -158,6 +159,9 @@ def _uncalled_value_faults(reader: ProgramReader, reachability: Reachability) ->
     for name, uses in names.attributes.items():
         if name in _METHODS or name in names.functions:
             _add_operands(places, uses, reader, reachability)
+    if "result" in aliases and "result" not in names.loads and "result" in reader.root.values:
+        value = reader.root.values["result"]  # the program's value
+        places[value] = NodeUse(value, reader.root, UNGUARDED), False
     if not places:
         return
     idle = _IdleFunctions(reader, reachability, places, classes, aliases)
@@ -245,10 +249,10 @@ class _IdleFunctions:
                 return _uncalled(value, value.id, is_certain=self._is_idle(value.id) and self._is_idle(node.id))
             if isinstance(value, ast.Name) and self._shows_class(value.id, use):
                 return _uncalled(value, value.id, is_certain=False)
-            if isinstance(value, ast.Attribute) and self._is_method(value, use) and self._is_idle(node.id):
-                return _uncalled(value, ast.unparse(value))
-        elif isinstance(node, ast.Attribute) and self._is_method(node, use):
-            return _uncalled(node, ast.unparse(node))
+            if isinstance(value, ast.Attribute) and self._is_idle(node.id):
+                return self._fault_of_method(value, use)
+        elif isinstance(node, ast.Attribute):
+            return self._fault_of_method(node, use)
         return None
 
     def _is_idle(self, name: str) -> bool:
@@ -273,7 +277,9 @@ class _IdleFunctions:
             item.name == name and not (item.bases or item.keywords or item.decorator_list) for item in classes
         )
         is_alone = owner is not None and name not in owner.rebound
-        is_shown = bool(path) and (isinstance(path[-1], ast.FormattedValue | ast.Expr) or _is_print(path[-1]))
+        is_shown = bool(path) and (
+            isinstance(path[-1], ast.FormattedValue | ast.Expr | ast.Assign) or _is_print(path[-1])
+        )
         return is_plain and is_alone and is_shown
 
     def _is_method(self, node: ast.Attribute, use: NodeUse) -> bool:
@@ -293,7 +299,18 @@ class _IdleFunctions:
         if node.attr in _TEXT_METHODS:
             return True
         known = self._reachability.value_of(value, use) if isinstance(value, ast.Name) else None
-        return node.attr in _CONTAINER_METHODS and isinstance(known, _CONTAINERS)
+        return node.attr in _METHODS and isinstance(known, _CONTAINERS)
+
+    def _fault_of_method(self, node: ast.Attribute, use: NodeUse) -> Fault | None:
+        if self._is_method(node, use):
+            return _uncalled(node, ast.unparse(node))
+        names = self._reader.names
+        is_field = any(node.attr in scope.bound for scope in self._reader.root.scopes) or any(
+            node.attr in texts for texts in (names.set_attributes, self._reachability.texts)
+        )
+        if node.attr not in _METHODS or is_field or names.modules - _COMMON_MODULES - {"asyncio"}:
+            return None
+        return _uncalled(node, ast.unparse(node), is_certain=False)
 
     def _is_own_method(self, node: ast.Attribute, use: NodeUse) -> bool:
         """Of a name that certainly holds an instance, or elsewhere in the program one of the same class."""
