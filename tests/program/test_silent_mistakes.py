@@ -192,6 +192,11 @@ HINTS = {
         "line 2: 'word.title' is not called here; write 'word.title(...)'",
         None,
     ),
+    "a tool is printed": (
+        "quote = price\nprint(f'{quote}')\n",
+        "line 1: 'price' is not called here; write 'price(...)'",
+        None,
+    ),
     "a value of None is printed": (
         "def show(n):\n    print(n)\nprint(show(1))\n",
         "line 3: 'show' (line 1) has no 'return', so this is None; add one",

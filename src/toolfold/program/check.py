@@ -45,7 +45,7 @@ from toolfold.program.rules.tool_uses import stream_faults, tool_use_faults
 from toolfold.program.rules.undefined_names import Bindings
 from toolfold.program.rules.value_flow import type_faults
 
-_RULES: Final = (arity_faults, attribute_faults, coroutine_faults, silent_faults)
+_RULES: Final = (arity_faults, attribute_faults, coroutine_faults)
 """For programs whose names can all be seen."""
 _LIMITS: Final = Limits()
 _NOTHING: Final[frozenset[str]] = frozenset()
@@ -178,6 +178,7 @@ class Checker:
                 yield from faults(reader, reachability)
             if "argv" in reader.names.attributes:
                 yield from argv_faults(reader, reachability)
+            yield from silent_faults(reader, reachability, self._index.names)
             yield from tool_use_faults(reader, self._index, known_names, reachability)
             if reader.values.async_uses:
                 yield from stream_faults(reader, calls.tools, reachability)

@@ -10,9 +10,10 @@ import builtins
 import importlib
 import re
 import types
-from collections.abc import Container, Iterator
+from collections.abc import Container, Iterator, Mapping
 from typing import Final, TypeAlias
 
+from toolfold.models import ToolSpec
 from toolfold.program.reader import ProgramReader
 from toolfold.program.reader_facts import (
     CATCHES_TYPES,
@@ -30,7 +31,7 @@ from toolfold.program.rules.own_functions import own_function
 from toolfold.program.rules.reachability import Reachability
 
 
-def silent_faults(reader: ProgramReader, reachability: Reachability) -> Iterator[Fault]:
+def silent_faults(reader: ProgramReader, reachability: Reachability, tools: Mapping[str, ToolSpec]) -> Iterator[Fault]:
     """Faults in no order; each rule is asked only where the program has what it is about."""
     if ast.ClassDef in reader.shape.kinds:
         yield from class_faults(reader, reachability)
@@ -42,7 +43,7 @@ def silent_faults(reader: ProgramReader, reachability: Reachability) -> Iterator
         yield from _text_faults(reader, reachability)
     if reader.names.functions:
         yield from _value_faults(reader, reachability)
-    yield from _uncalled_value_faults(reader, reachability)
+    yield from _uncalled_value_faults(reader, reachability, tools)
 
 
 # ----------------------------------------------------------------------------------------------------
@@ -144,14 +145,17 @@ _BUILTIN_FUNCTIONS: Final = frozenset(name for name, value in vars(builtins).ite
 _Places: TypeAlias = dict[ast.expr, tuple[NodeUse, bool]]
 
 
-def _uncalled_value_faults(reader: ProgramReader, reachability: Reachability) -> Iterator[Fault]:
+def _uncalled_value_faults(
+    reader: ProgramReader, reachability: Reachability, tools: Mapping[str, ToolSpec]
+) -> Iterator[Fault]:
     """Functions that are printed, iterated over, added or awaited instead of called; faults in no order."""
     classes: set[str] = set()
     if ast.ClassDef in reader.shape.kinds:
         classes = {scope.node.name for scope in reader.root.scopes if isinstance(scope.node, ast.ClassDef)}
-    aliases = _aliases(reader, classes)
+    used_tools = tools.keys() & reader.names.loads.keys()
+    aliases = _aliases(reader, classes | used_tools)
     names = reader.names
-    own = names.functions | classes | aliases if classes or aliases else names.functions
+    own = names.functions | classes | aliases | used_tools
     places = _arguments(reader, own)
     for name in own:
         if name in names.loads:
@@ -164,7 +168,7 @@ def _uncalled_value_faults(reader: ProgramReader, reachability: Reachability) ->
         places[value] = NodeUse(value, reader.root, UNGUARDED), False
     if not places:
         return
-    idle = _IdleFunctions(reader, reachability, places, classes, aliases)
+    idle = _IdleFunctions(reader, reachability, places, classes, aliases, used_tools)
     for node, (use, is_raising) in places.items():
         fault = idle.fault_of(node, use)
         is_asked = use.guard & SPEAKS_OF_NAMES
@@ -225,18 +229,23 @@ class _IdleFunctions:
     """Names and methods that stand where no function makes sense."""
 
     def __init__(
-        self, reader: ProgramReader, reachability: Reachability, places: _Places, classes: set[str], aliases: set[str]
-    ) -> None:
+        self, reader: ProgramReader, reachability: Reachability, places: _Places, classes: set[str], aliases: set[str],
+        tools: set[str],
+    ) -> None:  # fmt: skip
         self._reader = reader
         self._reachability = reachability
         self._places = places
         self._classes = classes
         self._aliases = aliases
+        self._tools = tools
 
     def fault_of(self, node: ast.expr, use: NodeUse) -> Fault | None:
         names = self._reader.names
         if isinstance(node, ast.Name):
             owner = use.scope.find(node.id)
+            source = node if owner is None else self._reachability.value_of(node, use)
+            if isinstance(source, ast.Name) and source.id in self._tools and use.scope.find(source.id) is None:
+                return _uncalled(source, source.id, is_certain=False)  # it shows how it is called
             module, _, member = ("builtins", "", node.id) if owner is None else owner.bound[node.id].partition(":")
             if member:
                 return _uncalled(node, node.id) if _is_function(module, member) else None
