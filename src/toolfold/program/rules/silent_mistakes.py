@@ -364,10 +364,7 @@ def _uncalled(node: ast.expr, name: str, *, is_certain: bool = True) -> Fault:
 # ----------------------------------------------------------------------------------------------------
 # Own functions whose value is not what their callers take it for: nothing, or a generator.
 
-_NEEDS_VALUE: Final = (
-    ast.Subscript, ast.Attribute, ast.BinOp, ast.For, ast.AsyncFor, ast.comprehension, ast.Starred, ast.AugAssign,
-    ast.withitem,
-)  # fmt: skip
+_NEEDS_VALUE: Final = (ast.BinOp, ast.Starred, ast.AugAssign, ast.withitem)
 _PASSING: Final = frozenset({"create_task", "ensure_future", "gather", "list", "run", "tuple", "wait_for"})
 _CONTAINERS_OF_VALUES: Final = (
     ast.Await, ast.Starred, ast.ListComp, ast.GeneratorExp, ast.comprehension, ast.List, ast.Tuple,
@@ -439,7 +436,9 @@ class _Uses:
             return None
         places = [(node, path), *self.reads(path[-1], node, use)]
         needs = any(_needs_value(item, outer) for item, outer in places)
-        if not needs and not any(outer and _is_printed(outer[-1], item) for item, outer in places):
+        if not needs and not any(
+            outer and (isinstance(outer[-1], ast.FormattedValue) or _is_print(outer[-1])) for _, outer in places
+        ):
             return None
         text = f"{function.name!r} (line {function.lineno}) has no 'return', so this is None; add one"
         return Fault("name", text, use.node, needs)
@@ -513,10 +512,6 @@ def _needs_value(node: ast.AST, path: list[ast.AST]) -> bool:
     return isinstance(outer, _NEEDS_VALUE)
 
 
-def _is_printed(outer: ast.AST, node: ast.AST) -> bool:
-    return isinstance(outer, ast.FormattedValue) or (_is_print(outer) and node in getattr(outer, "args", ()))
-
-
 # ----------------------------------------------------------------------------------------------------
 # Statements without the effect that they are written for: texts with braces, handlers, exceptions of text.
 
@@ -534,18 +529,17 @@ def _text_faults(reader: ProgramReader, reachability: Reachability) -> Iterator[
         path = reachability.around(use) if fields else []
         outer = next((node for node in reversed(path) if not isinstance(node, ast.BinOp)), None)
         is_printed = outer is not None and _is_print(outer)
-        is_template = isinstance(outer, ast.Attribute) or (formats and not is_printed) or _has_keywords(outer)
+        is_template = (
+            isinstance(outer, ast.Attribute)
+            or (formats and not is_printed)
+            or (not is_printed and bool(getattr(outer, "keywords", ())))
+        )
         if outer is None or is_template or any(isinstance(getattr(node, "op", None), ast.Mod) for node in path[-2:]):
             continue
         computes = any(not isinstance(field.value, ast.Name) or field.format_spec for field in fields)
         if reachability.reach(use, UNGUARDED):
             text = f"{{{ast.unparse(fields[0].value)}}} stands in a text that is no f-string; write f before its quote"
             yield Fault("name", text, use.node, is_printed and computes)
-
-
-def _has_keywords(outer: ast.AST | None) -> bool:
-    """Whether a function of the program's own gets values by name beside the text, as one that fills it in."""
-    return isinstance(outer, ast.Call) and not _is_print(outer) and bool(outer.keywords)
 
 
 def _fields(use: NodeUse) -> list[ast.FormattedValue]:
@@ -590,14 +584,10 @@ def _covers(broad: ast.expr | None, narrow: ast.expr | None) -> bool:
     """Whether a handler leaves nothing for another after it."""
     kinds = [getattr(builtins, last_name(item), None) for item in _parts(broad)]
     classes = tuple(kind for kind in kinds if isinstance(kind, type))
-    later = [_exception(last_name(item)) for item in _parts(narrow)]
+    known = {**vars(builtins), "ToolError": RuntimeError, "JSONDecodeError": ValueError}
+    later = [known.get(last_name(item)) for item in _parts(narrow)]
     return bool(later) and all(isinstance(kind, type) and issubclass(kind, classes) for kind in later)
 
 
 def _parts(kind: ast.expr | None) -> list[ast.expr]:
     return kind.elts if isinstance(kind, ast.Tuple) else [] if kind is None else [kind]
-
-
-def _exception(name: str) -> object:
-    known = {"ToolError": RuntimeError, "JSONDecodeError": ValueError}
-    return known.get(name) or getattr(builtins, name, None)
