@@ -43,7 +43,7 @@ async def ask_person(message: str, key: str) -> Any:
     kind = "boolean" if key == "confirm" else "string"
     schema = {"type": "object", "properties": {key: {"type": kind}}, "required": [key]}
     form = types.ElicitRequestFormParams(message=message, requested_schema=schema)
-    answer = await running.ask_within_a_call(form)
+    answer = await running.ask_within_a_call(form, server="")
     return (answer.content or {}).get(key)
 
 

@@ -214,6 +214,7 @@ programs = whole(
     notes=tuples(texts),
     stdin=st.none() | texts,
     clock=st.none() | numbers,
+    language=st.sampled_from(["python", "bash"]),
 )
 beginnings = whole(
     StartRecord,

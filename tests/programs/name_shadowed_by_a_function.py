@@ -1,5 +1,5 @@
-def price(ticker):
-    return {"price": len(ticker)}
+def price(letters):
+    return {"price": len(letters)}
 
 
 print(price("AAAA")["price"])

@@ -98,7 +98,7 @@ said = [[ask(one) for one in (echo, functools.partial(echo, value=1), tools.echo
     async with Runtime(tools=[echo], engine="process") as runtime:
         outcome = await runtime.run(text)
 
-    assert outcome.value == [[[True, True, False, False]] * 2, "echo", True, 1]
+    assert outcome.value == [[[True, True, True, False]] * 2, "echo", True, 1]
 
 
 async def test_lines_do_not_decide_whether_a_replay_is_the_same() -> None:

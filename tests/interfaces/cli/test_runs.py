@@ -383,7 +383,7 @@ def test_a_corrected_program_repeats_no_call_that_was_made_before(
 ) -> None:
     Path("tools.py").write_text(TOOLS)
     Path("fixed.py").write_text("done = [await charge(customer=i) for i in range(37)]\nprint(done[0], len(done))\n")
-    wrong = "done = [await charge(customer=i) for i in range(36)]\nprint(done[0].upper)\n1 / 0\n"
+    wrong = "done = [await charge(customer=i) for i in range(36)]\nprint(done[0].upper())\n1 / 0\n"
 
     async def first() -> str:
         from toolfold.interfaces.cli.load_tools import load_tools
