@@ -26,9 +26,8 @@ from toolfold.program.known_names import (
 )
 from toolfold.program.parse import late_error, problem_at, problem_at_byte, program_in, split_lines
 from toolfold.program.reader import ProgramReader
-from toolfold.program.reader_facts import Function
+from toolfold.program.reader_facts import Function, last_name
 from toolfold.program.rules.arguments import Fault
-from toolfold.program.rules.coroutines import coroutine_faults
 from toolfold.program.rules.imports import (
     argv_faults,
     import_faults,
@@ -39,14 +38,13 @@ from toolfold.program.rules.imports import (
 )
 from toolfold.program.rules.own_functions import arity_faults, attribute_faults
 from toolfold.program.rules.reachability import Reachability
-from toolfold.program.rules.silent_mistakes import silent_faults, uncalled_faults
 from toolfold.program.rules.tool_calls import ToolCallCheck, stand_ins
-from toolfold.program.rules.tool_uses import stream_faults, tool_use_faults
 from toolfold.program.rules.undefined_names import Bindings
-from toolfold.program.rules.value_flow import type_faults
 
-_RULES: Final = (arity_faults, attribute_faults, coroutine_faults)
+_RULES: Final = (arity_faults, attribute_faults)
 """For programs whose names can all be seen."""
+_PLAIN: Final = frozenset({ast.Module, ast.Expr, ast.Await, ast.Call, ast.Name, ast.Constant, ast.keyword})
+"""Of programs that only call tools with constants, and print."""
 _LIMITS: Final = Limits()
 _NOTHING: Final[frozenset[str]] = frozenset()
 _MOST_HINTS: Final = 3
@@ -112,6 +110,8 @@ class Checker:
             self._faults(tree, reader, names, installed, library_sets, rules, calls, reachability), key=_position
         )
         if reader.names.functions and not (is_session or reader.names.is_dynamic):
+            from toolfold.program.rules.silent_mistakes import uncalled_faults  # noqa: PLC0415  # as above
+
             faults += uncalled_faults(tree, reader, calls.tools, reachability)
         fault = next((fault for fault in faults if fault.is_certain), None)
         if fault is not None:
@@ -174,6 +174,15 @@ class Checker:
         yield from calls.faults()
         if not reader.names.is_dynamic:
             yield from Bindings(tree, reader, self._index, known_names, reachability).faults()
+            if self._is_plain(reader, calls):
+                return
+            # Imported here: a command with a plain program need not wait for them.
+            from toolfold.program.rules.coroutines import coroutine_faults  # noqa: PLC0415
+            from toolfold.program.rules.silent_mistakes import silent_faults  # noqa: PLC0415
+            from toolfold.program.rules.tool_uses import stream_faults, tool_use_faults  # noqa: PLC0415
+            from toolfold.program.rules.value_flow import type_faults  # noqa: PLC0415
+
+            yield from coroutine_faults(reader, reachability)
             for faults in rules:
                 yield from faults(reader, reachability)
             if "argv" in reader.names.attributes:
@@ -187,6 +196,13 @@ class Checker:
             if any(tool.output_schema for tool in calls.tools.values()):
                 yield from type_faults(reader, calls.tools, self._index.signature, reachability)
 
+    def _is_plain(self, reader: ProgramReader, calls: ToolCallCheck) -> bool:
+        """Whether it only calls tools with constants and prints: no rule for values and functions can apply then."""
+        if not reader.shape.kinds <= _PLAIN or reader.values.braces or not reader.values.awaited <= calls.tools.keys():
+            return False
+        loads = sum(len(uses) for uses in reader.names.loads.values())
+        return loads == len(reader.calls) and all(_is_plain_call(use.node, calls) for use in reader.calls)
+
     def _preset_names(self, reader: ProgramReader, known_names: Container[str]) -> tuple[str, ...]:
         """Presets that the program uses and neither it, nor a tool, nor its session defines."""
         if _PRESETS.isdisjoint(reader.names.loads):
@@ -199,6 +215,13 @@ class Checker:
             and name not in self._index.names
             and name not in known_names
         )
+
+
+def _is_plain_call(call: ast.Call, calls: ToolCallCheck) -> bool:
+    if call not in calls.tools:
+        return last_name(call.func) == "print"
+    arguments = [*call.args, *(keyword.value for keyword in call.keywords)]
+    return all(argument.__class__ is ast.Constant for argument in arguments)
 
 
 def _without_lines(text: str, nodes: Sequence[Function]) -> str:
