@@ -42,8 +42,8 @@ async def test_most_mistakes_are_told_before_the_first_call_or_do_no_harm(shard:
     counts = Counter(verdict.partition(":")[0] for verdict in verdicts.values())
     bad = [f"{name}: {verdict}" for name, verdict in verdicts.items() if verdict not in ("told", "right")]
     assert [line for line in bad if "without a line" in line] == []
-    assert counts["silent"] <= 0.015 * len(verdicts), "\n".join(bad)
-    assert counts["told"] + counts["right"] >= 0.92 * len(verdicts), "\n".join(bad)
+    assert [line for line in bad if ": silent" in line] == []
+    assert counts["told"] + counts["right"] >= 0.93 * len(verdicts), "\n".join(bad)
 
 
 def _mutant(name: str, edits: str, right: dict[str, str]) -> tuple[str, str]:

@@ -63,6 +63,26 @@ _, *PARTS = re.split(r"^### (.+)\n", TEXT, flags=re.MULTILINE)
 
 MISTAKES = [
     (
+        "people = []\nfor name in 'ab':\n    try:\n        person = await get_user(name)\n    except ToolError:\n"
+        "        print(name)\n    else:\n        people.append(person)\nfor person in people:\n"
+        "    print(person.get('skils', []))",
+        10,
+        "the reply of 'get_user' has no key 'skils'; did you mean 'skills'?",
+    ),
+    (
+        "import asyncio\ncalls = []\nfor city in 'ab':\n    calls.append(get_weather(city))\n"
+        "for reply in await asyncio.gather(*calls):\n    print(reply['tempp'])",
+        6,
+        "the reply of 'get_weather' has no key 'tempp'; did you mean 'temp'?",
+    ),
+    (
+        "class Book:\n    def __init__(self):\n        self.quotes = {}\n    async def load(self, ticker):\n"
+        "        self.quotes[ticker] = await get_quote(ticker)\nbook = Book()\nawait book.load('A')\n"
+        "print([row['id'] for row in await list_tickets('open') if row['priority'] == 'hgih'])",
+        8,
+        "'hgih' is no value from 'list_tickets'; did you mean 'high'? there are 'low', 'medium', 'high'",
+    ),
+    (
         "w = await get_weather('Paris')\nw.append(1)",
         2,
         "'w' is a dict from 'get_weather', which has no attribute 'append'; assign a key: w['key'] = value",

@@ -202,6 +202,11 @@ HINTS = {
         "line 3: 'show' (line 1) has no 'return', so this is None; add one",
         "1\nNone\n",
     ),
+    "a method of who knows what gives None": (
+        "class A:\n    def show(self):\n        text = 'a'\nfor a in sorted([A()], key=id):\n    print(a.show())\n",
+        "line 3: 'show' returns nothing here; write 'return text'",
+        "None\n",
+    ),
     "main is never called beside other work": (
         "async def main():\n    print(await price('A'))\nprint('ready')\n",
         "line 1: nothing calls 'main'; end the program with 'await main()'",
@@ -228,6 +233,8 @@ FINE = {
     "a procedure that assigns last": "def f(d):\n    d['a'] = 1\n    d = None\nf({})\n",
     "tasks that are only awaited": "import asyncio\nasync def f(t):\n    reply = await price(t)\n"
     "tasks = [f(t) for t in 'AB']\nawait asyncio.gather(*tasks)\n",
+    "methods of one name": "class A:\n    def show(self):\n        text = 'a'\nclass B:\n    def show(self):\n"
+    "        return 'b'\nfor b in [B()]:\n    print(b.show())\n",
     "None that is tested": "def f(n):\n    if n:\n        print(n)\nif f(1) is None:\n    print('none')\n",
     "a generator that is used": "def g():\n    yield 1\nprint(list(g()), sum(g()), next(g()))\nfor x in g():\n    print(x)\n",
     "another module's name": "if __name__ == 'tests.main_menu':\n    print(1)\n",

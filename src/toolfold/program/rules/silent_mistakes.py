@@ -137,6 +137,7 @@ _COMMON_MODULES: Final = frozenset(
     {"bisect", "collections", "copy", "datetime", "functools", "heapq", "itertools", "json", "math", "operator",
      "random", "re", "statistics", "string", "textwrap", "time"}
 )  # fmt: skip
+_KNOWN_MODULES: Final = _COMMON_MODULES | {"asyncio", "dataclasses", "typing"}
 _JOIN: Final = frozenset({"join"})
 _CALLS_COROUTINE: Final = _CONSUMING | {"create_task", "ensure_future", "gather", "run", "run_until_complete"}
 _BUILTIN_FUNCTIONS: Final = frozenset(name for name, value in vars(builtins).items() if isinstance(value, _FUNCTIONS))
@@ -270,12 +271,8 @@ class _IdleFunctions:
         return all(use.node in self._places or self._is_alias_value(use.node) for use in uses)
 
     def _is_alias_value(self, node: ast.expr) -> bool:
-        scopes = self._reader.root.scopes
-        return any(
-            value is node and self._reader.names.loads.get(name)
-            for scope in scopes
-            for name, value in scope.values.items()
-        )
+        values = (pair for scope in self._reader.root.scopes for pair in scope.values.items())
+        return any(value is node and self._reader.names.loads.get(name) for name, value in values)
 
     def _shows_class(self, name: str, use: NodeUse) -> bool:
         """Whether a class without a base or a decorator is printed, or stands alone."""
@@ -283,7 +280,7 @@ class _IdleFunctions:
         scopes = [scope for scope in self._reader.root.scopes if scope.parent is owner]
         classes = [scope.node for scope in scopes if isinstance(scope.node, ast.ClassDef)]
         is_plain = any(
-            item.name == name and not (item.bases or item.keywords or item.decorator_list) for item in classes
+            not (node.bases or node.keywords or node.decorator_list) for node in classes if node.name == name
         )
         is_alone = owner is not None and name not in owner.rebound
         is_shown = bool(path) and (
@@ -317,7 +314,7 @@ class _IdleFunctions:
         is_field = any(node.attr in scope.bound for scope in self._reader.root.scopes) or any(
             node.attr in texts for texts in (names.set_attributes, self._reachability.texts)
         )
-        if node.attr not in _METHODS or is_field or names.modules - _COMMON_MODULES - {"asyncio"}:
+        if node.attr not in _METHODS or is_field or names.modules - _KNOWN_MODULES:
             return None
         return _uncalled(node, ast.unparse(node), is_certain=False)
 
@@ -387,13 +384,22 @@ def _value_faults(reader: ProgramReader, reachability: Reachability) -> Iterator
         if scope is None or use.node in statements:
             continue
         function = own_function(use, reader) or classes.method(use)
-        if function is None or function is not scope.node:
+        is_guess = function is None and _is_only_method(scope, use, reader)
+        if not isinstance(scope.node, Function) or (function is not scope.node and not is_guess):
             continue
         path = reachability.around(use)
         judge = _generator_fault if scope.yields else _Uses(reader, reachability).fault_of
-        fault = judge(use, function, path) if path else None
+        fault = judge(use, scope.node, path) if path else None
         if fault and reachability.reach(use, CATCHES_TYPES):
-            yield fault
+            yield fault._replace(is_certain=False) if is_guess else fault
+
+
+def _is_only_method(scope: Scope, use: NodeUse, reader: ProgramReader) -> bool:
+    """Whether a call of an attribute of who knows what probably goes to the one method of that name."""
+    name, names = last_name(use.node.func), reader.names
+    is_method = scope.parent is not None and scope.parent.kind is Kind.CLASS and name in names.attributes
+    is_own = name not in _METHODS and name not in names.set_attributes and not names.modules - _KNOWN_MODULES
+    return is_method and is_own and sum(name in other.bound for other in reader.root.scopes) == 1
 
 
 def _is_stub(function: Function) -> bool:

@@ -58,8 +58,9 @@ _ASKING: Final = frozenset(
 )
 """Functions that ask what a value is: the program knows better."""
 _ADDING: Final = ("update", "setdefault", "__setitem__", "setitem", "__ior__")
+_READING: Final = frozenset({"all", "any", "enumerate", "len", "max", "min", "print", "reversed", "sorted", "sum"})
 ANY_KEY: Final = ""
-_ITEMS: Final = "[]"
+ITEMS: Final = "[]"
 
 
 class Expressions:
@@ -71,7 +72,7 @@ class Expressions:
     ) -> None:  # fmt: skip
         self._reader, self._tools, self._signature, self._reachability = reader, tools, signature, reachability
         self._unsure = unsure
-        """Keys whose values may be others than the type says, `_ITEMS` for those of lists, `ANY_KEY` for all."""
+        """Keys whose values may be others than the type says, `ITEMS` for those of lists, `ANY_KEY` for all."""
         self.stored: set[str] = set()
         self.reports: list[tuple[Fault, Guard]] = []
         self._scope: Scope = reader.root
@@ -80,6 +81,8 @@ class Expressions:
         """Names of comprehensions and lambdas."""
         self._bindings: dict[tuple[Scope, str], Type] = {}
         self._arguments: dict[tuple[ast.AST, str], Type] = {}
+        self._appended: dict[ast.Call, Type] = {}
+        self._fillers: dict[tuple[Scope, str], list[ast.Call]] = {}
         self._attributes: dict[str, Type] = {}
         """Of all that is given to an attribute of that name; complete when it is settled."""
         self._changed_attributes: set[str] = set()
@@ -119,12 +122,37 @@ class Expressions:
         for names in reversed(self._inner):
             if name in names:
                 return names[name]
-        if name in self._names:
-            return self._names[name]
         owner = self._scope.find(name)
-        if owner is None or owner is self._scope or self._is_quiet or owner.kind not in (Kind.MODULE, Kind.FUNCTION):
-            return None
-        return self._bindings.get((owner, name))
+        value = self._names.get(name)
+        is_outer = owner is not None and owner is not self._scope and owner.kind in (Kind.MODULE, Kind.FUNCTION)
+        if owner is not None and is_outer and name not in self._names and not self._is_quiet:
+            value = self._bindings.get((owner, name))
+        if owner is None or value is None or value.name != "list" or value.item or value.schema or value.parts:
+            return value
+        key = owner, name
+        if key not in self._fillers:
+            self._fillers[key] = self._appends_to(name, owner)
+        return list_of(join_all(self._appended.get(call) for call in self._fillers[key]))
+
+    def _appends_to(self, name: str, owner: Scope) -> list[ast.Call]:
+        """Calls that give a list all its items; none if it may get others, or does not start empty."""
+        start, calls = owner.values.get(name), list[ast.Call]()
+        if name in owner.rebound or not isinstance(start, ast.List) or start.elts:
+            return []
+        uses = [use for use in self._reader.names.loads[name] if use.scope.find(name) is owner]
+        for path in map(self._reachability.around, uses):
+            match path[-1] if path else None:
+                case ast.For() | ast.comprehension() | ast.FormattedValue() | ast.If() | ast.Starred():
+                    pass
+                case ast.Subscript(ctx=ast.Load()):
+                    pass
+                case ast.Call(func=ast.Name(id=function)) if function in _READING:
+                    pass
+                case ast.Attribute(attr="append") if isinstance(path[-2], ast.Call) and path[-2].func is path[-1]:
+                    calls.append(path[-2])
+                case _:
+                    return []
+        return calls
 
     def assign(self, target: ast.expr, value: Type, source: ast.expr) -> None:
         match target:
@@ -154,7 +182,7 @@ class Expressions:
     # Parts of values, as far as nobody stored others
 
     def _element(self, value: Type) -> Type:
-        if value is None or (_ITEMS in self._unsure and value.name in ("list", "view")):
+        if value is None or (ITEMS in self._unsure and value.name in ("list", "view")):
             return None
         return value.element()
 
@@ -174,11 +202,11 @@ class Expressions:
         if isinstance(key, str):
             if whole is None or not fits(value, whole.field(key)):
                 self.stored.add(key)
+        elif whole is None and isinstance(target.value, ast.Attribute):
+            self._changed_attributes.add(target.value.attr)
         elif whole is None:
-            self.stored.add(_ITEMS)
-            if isinstance(target.value, ast.Attribute):
-                self._changed_attributes.add(target.value.attr)
-            elif index is None or index.name != "int":
+            self.stored.add(ITEMS)
+            if index is None or index.name != "int":
                 self.stored.add(ANY_KEY)
         elif whole.name == "dict" and whole.schema is not None:
             self.stored.add(ANY_KEY)
@@ -192,8 +220,8 @@ class Expressions:
         has_items = value is not None and (value.schema is not None or value.item is not None)
         if isinstance(owner, ast.Name) if value is None else has_items:
             inner = None if value is None else value.item if value.name == "dict" else value.element()
-            if not fits(used(item), inner):
-                self.stored.add(_ITEMS)
+            if not fits(used(item), used(inner)):
+                self.stored.add(ITEMS)
 
     def update(self, value: Type, types: list[Type]) -> None:
         """A dict gets the keys of another, unless it is a dict of which nothing is known."""
@@ -204,12 +232,14 @@ class Expressions:
 
     def _note_changes(self, method: str, owner: ast.expr, value: Type, node: ast.Call, types: list[Type]) -> None:
         """Collect what a method puts into a list or a dict."""
+        if method == "append" and types:
+            self._appended[node] = join(self._appended.get(node, types[0]), types[0])
         if method in ("append", "insert", "appendleft", "add") and types:
             self._grow(value, types[-1], owner)
         elif method in ("extend", "extendleft") and types:
             self._grow(value, self._element(used(types[0])), owner)
         elif method in ("heappush", "heapreplace", "insort", "insort_left", "insort_right", "setitem"):
-            self.stored.add(_ITEMS)
+            self.stored.add(ITEMS)
         elif method == "update":
             self.update(value, types)
             self.stored.update(keyword.arg or ANY_KEY for keyword in node.keywords)
@@ -372,7 +402,7 @@ class Expressions:
             return None
         if isinstance(key, str) and ANY_KEY not in self._unsure and key not in self._unsure:
             return value.field(key)
-        return None if value.schema or value.fields or _ITEMS in self._unsure else value.item
+        return None if value.schema or value.fields or ITEMS in self._unsure else value.item
 
     def _await(self, node: ast.Await) -> Type:
         inner = node.value

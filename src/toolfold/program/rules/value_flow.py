@@ -25,7 +25,7 @@ from toolfold.program.reader_facts import (
 )
 from toolfold.program.rules.arguments import Fault, InputSignature
 from toolfold.program.rules.reachability import Reachability
-from toolfold.program.rules.value_expressions import ANY_KEY, Expressions, parameters_of
+from toolfold.program.rules.value_expressions import ANY_KEY, ITEMS, Expressions, parameters_of
 from toolfold.program.rules.value_types import NONE, Type, join, join_all, of_method
 
 _MOST_ROUNDS: Final = 4
@@ -107,10 +107,13 @@ class _Flow(Expressions):
             is_method = scope.parent is not None and scope.parent.kind is Kind.CLASS
             if any(arguments.values()) or (is_method and any(self._attributes.values())):
                 self._function(scope, arguments)
+        classes = [scope for scope in self._reader.root.scopes if scope.kind is Kind.CLASS]
         for name in self._changed_attributes:
             value = self._attributes.get(name)
             if value is None or value.schema is not None:
-                self.stored.add(ANY_KEY)
+                self.stored.update((ANY_KEY, ITEMS))
+            elif value.name != "dict" or value.fields or value.item or any(name in scope.bound for scope in classes):
+                self.stored.add(ITEMS)
 
     def _function(self, scope: Scope, arguments: Mapping[str, Type]) -> Type:
         """Walk a function's body; the type that all its returns agree on."""
