@@ -45,21 +45,23 @@ export function fill(element, ...children) {
   return element;
 }
 
-// After a live update the focus is where it was: in the same row or group, on the same kind of element. If that row is
+// After a live update the focus is where it was: in the same row or group, on the element of the same name. If that is
 // gone, it is nowhere, so that Enter never acts on another call.
 export function keepFocus(element, replace) {
   const before = document.activeElement;
-  const isInside = before && before !== element && element.contains(before);
-  const anchor = isInside ? before.closest("[data-key], [data-tool]") : null;
+  if (!before || before === element || !element.contains(before)) { replace(); return; }
+  const anchor = before.closest("[data-key], [data-tool]");
   const scope = anchor && element.contains(anchor) ? anchor : element;
-  const alike = (root) => [root, ...root.querySelectorAll(before.tagName)].filter((one) => one.tagName === before.tagName && one.getAttribute("class") === before.getAttribute("class"));
-  const at = isInside ? alike(scope).indexOf(before) : -1;
+  const alike = (root) => [...root.querySelectorAll(before.tagName)].filter((one) => label(one) === label(before));
+  const at = alike(scope).indexOf(before);
   replace();
-  if (!isInside || element.contains(before)) return;
-  const name = scope === element ? null : scope.dataset.key === undefined ? "tool" : "key";
-  const again = name === null ? element : element.querySelector(`[data-${name}="${CSS.escape(scope.dataset[name])}"]`);
-  if (again) alike(again)[at]?.focus({ preventScroll: true });
+  if (element.contains(before)) return;
+  const name = scope.dataset.key === undefined ? "tool" : "key";
+  const again = scope === element ? element : element.querySelector(`[data-${name}="${CSS.escape(scope.dataset[name])}"]`);
+  if (again) (before === scope ? again : alike(again)[at])?.focus({ preventScroll: true });
 }
+
+const label = (one) => one.id || one.getAttribute("href") || one.getAttribute("aria-label") || one.textContent.replace(/[\d.,]+/g, "");
 
 // Lets the browser draw and answer in between.
 export const breathe = () => new Promise((go) => { setTimeout(go); });

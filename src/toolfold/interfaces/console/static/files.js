@@ -9,7 +9,7 @@ const TEXTS = new Set(["text/plain", "text/csv"]);
 
 export function files(id, title, all) {
   if (!all.length) return null;
-  return h("div", { class: "panel" }, h("header", {}, h("h2", {}, title), h("span", { class: "muted small num" }, String(all.length))), h("ul", { class: "body files" }, all.map((file) => one(id, file))));
+  return h("div", { class: "panel", "data-key": title }, h("header", {}, h("h2", {}, title), h("span", { class: "muted small num" }, String(all.length))), h("ul", { class: "body files" }, all.map((file) => one(id, file))));
 }
 
 function one(id, file) {

@@ -103,7 +103,7 @@ export async function inbox(main) {
       return h("section", { class: "panel group", "data-tool": tool }, h("header", {}, h("h2", { class: "mono" }, tool), h("span", { class: "pill waiting" }, `${ones.length} waiting`),
         same.map((name) => h("span", { class: "tag long" }, h("bdi", {}, name), " = ", h("bdi", {}, cut(first[name])))), h("span", { class: "grow" }),
         h("span", { class: "row" },
-          h("button", { class: "good small", type: "button", title: why, disabled: !mayAct || !readable.length, onclick: () => decide(readable, { approved: true }) }, isCut && readable.length ? `Approve ${readable.length} of ${ones.length}` : `Approve all ${ones.length}`),
+          h("button", { class: "good small", type: "button", id: `approve-${tool}`, title: why, disabled: !mayAct || !readable.length, onclick: () => decide(readable, { approved: true }) }, isCut && readable.length ? `Approve ${readable.length} of ${ones.length}` : `Approve all ${ones.length}`),
           h("button", { class: "bad small", type: "button", disabled: !mayAct, onclick: () => deny(ones) }, "Deny all"))),
       h("div", { class: "wide" }, h("table", {}, h("thead", {}, h("tr", {}, h("th", {}, "Run"), h("th", {}, "Line"), differing.map((name) => h("th", {}, name)), h("th", {}, h("span", { class: "muted" }, "")))),
         h("tbody", {}, ones.map((one) => [row(one, differing, readable.includes(one)), key(one) === selected ? whole(one, differing.length + 3) : null])))));
@@ -124,7 +124,7 @@ export async function inbox(main) {
   // Everything that is approved is in sight: the cells above it are cut.
   function whole(one, width) {
     const rest = () => decide([one], { approved: true, covers: "tool" });
-    return h("tr", { class: "ask-whole" }, h("td", { colspan: width }, h("div", { class: "row" }, h("span", { class: "muted small" }, "All arguments"), h("span", { class: "grow" }),
+    return h("tr", { class: "ask-whole", "data-key": `whole ${key(one)}` }, h("td", { colspan: width }, h("div", { class: "row" }, h("span", { class: "muted small" }, "All arguments"), h("span", { class: "grow" }),
       h("button", { class: "small", type: "button", disabled: !mayAct, onclick: rest }, `Approve ${one.tool} for the rest of this program`)), value(one.arguments, true)));
   }
 

@@ -1,11 +1,12 @@
-// A list of any length: only the rows that can be seen are there.
+// A list of any length: only the rows that can be seen, and the one with the focus, are there.
 import { h, keepFocus } from "./dom.js";
 
 export class LongList {
-  constructor({ height, className, draw, onEnd = null, label, most = 0 }) {
+  constructor({ height, className, draw, keyOf, onEnd = null, label, most = 0 }) {
     this.height = height;
     this.most = most;
     this.draw = draw;
+    this.keyOf = keyOf;
     this.onEnd = onEnd;
     this.items = [];
     this.space = h("div", { class: "space" });
@@ -32,17 +33,28 @@ export class LongList {
     if (top < scrollTop || top + this.height > scrollTop + clientHeight) this.element.scrollTop = top - clientHeight / 2;
   }
 
+  // The row with the focus is there even if it cannot be seen.
+  focusIndex() {
+    const row = this.space.contains(document.activeElement) ? document.activeElement.closest("[data-key]") : null;
+    return row ? this.items.findIndex((one) => String(this.keyOf(one)) === row.dataset.key) : -1;
+  }
+
   render() {
     const { scrollTop, clientHeight } = this.element;
     const first = Math.max(0, Math.floor(scrollTop / this.height) - 4);
     const last = Math.min(this.items.length, Math.ceil((scrollTop + clientHeight) / this.height) + 4);
     this.space.style.height = `${this.items.length * this.height}px`;
     const rows = [];
-    for (let index = first; index < last; index += 1) {
+    const add = (index) => {
       const row = this.draw(this.items[index], index);
+      row.dataset.key = this.keyOf(this.items[index]);
       row.style.top = `${index * this.height}px`;
       rows.push(row);
-    }
+    };
+    const focus = this.focusIndex();
+    if (focus >= 0 && focus < first) add(focus);
+    for (let index = first; index < last; index += 1) add(index);
+    if (focus >= last) add(focus);
     keepFocus(this.space, () => this.space.replaceChildren(...rows));
     if (this.onEnd && last >= this.items.length - 10) this.onEnd();
   }

@@ -1,6 +1,6 @@
 // One run: the program's own lines with the calls each made, the waterfall, the selected call, the output.
 import { follow, get, post } from "./api.js";
-import { breathe, bytes, fill, h, moment, pill, plural, rounded, seconds, toast } from "./dom.js";
+import { breathe, bytes, fill, h, keepFocus, moment, pill, plural, rounded, seconds, toast } from "./dom.js";
 import { files } from "./files.js";
 import { lines } from "./highlight.js";
 import { LongList } from "./lists.js";
@@ -76,7 +76,7 @@ export async function run(main, { id, isCurrent }) {
   const detail = h("div", { class: "panel", id: "call", "aria-live": "polite" });
   const saved = h("div", { class: "stack" });
   const fall = new Waterfall((call) => select(call));
-  const list = new LongList({ height: 28, most: 260, className: "calls-list", draw: drawCall, label: "Calls" });
+  const list = new LongList({ height: 28, most: 260, className: "calls-list", draw: drawCall, keyOf: (call) => call.id, label: "Calls" });
   list.element.setAttribute("role", "listbox");
   const count = h("span", { class: "muted small num", id: "count" });
   const sources = lines(execution.program.replace(/\n$/, ""), [...execution.tools, ...execution.missing_tools]);
@@ -134,7 +134,7 @@ export async function run(main, { id, isCurrent }) {
       const text = [plural(own.length, "call"), open < own.length && seconds(took), failed && `${failed} failed`, asking ? `${asking} waiting` : open && execution.state !== "ended" && `${open} in flight`].filter(Boolean).join(" · ");
       const kind = failed ? "f" : asking ? "w" : open && execution.state !== "ended" ? "o" : "";
       if (row.lastChild.textContent === text) return;
-      row.lastChild.replaceWith(h("button", { class: `calls ${kind}`, type: "button", onclick: () => select(own.find((call) => call.error)?.id ?? own[0].id) }, text));
+      keepFocus(row, () => row.lastChild.replaceWith(h("button", { class: `calls ${kind}`, id: `calls-${at + 1}`, type: "button", onclick: () => select(own.find((call) => call.error)?.id ?? own[0].id) }, text)));
     });
   }
 
@@ -178,7 +178,7 @@ export async function run(main, { id, isCurrent }) {
       const to = story.calls[story.calls.indexOf(call) + step];
       if (to) { select(to.id); requestAnimationFrame(() => list.space.querySelector(`[data-key="${to.id}"]`)?.focus()); }
     };
-    return h("button", { class: `call ${call.error ? "f" : ""} ${call.from_record ? "r" : ""}`, type: "button", role: "option", "aria-selected": String(call.id === selected), "data-key": call.id, onclick: () => select(call.id), onkeydown: key },
+    return h("button", { class: `call ${call.error ? "f" : ""} ${call.from_record ? "r" : ""}`, type: "button", role: "option", "aria-selected": String(call.id === selected), onclick: () => select(call.id), onkeydown: key },
       h("span", { class: "muted num" }, `#${call.id}`), h("span", { class: "name" }, call.tool, call.from_record ? h("span", { class: "muted" }, "  from the record") : null),
       h("span", { class: "muted num" }, call.line ? `line ${call.line}` : ""), h("span", { class: "num" }, call.asking ? "waiting" : call.seconds === null ? (execution.state === "ended" ? "no reply" : "…") : seconds(call.seconds)), h("span", { class: "muted num" }, call.bytes_out !== undefined ? bytes(call.bytes_out) : ""));
   }

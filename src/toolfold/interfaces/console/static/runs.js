@@ -31,7 +31,7 @@ export async function runs(main, { query }) {
   const wanted = Object.fromEntries(FIELDS.map((name) => [name, query.get(name) ?? ""]));
   const stats = h("div", { class: "stats" });
   const filters = h("form", { class: "filters", role: "search", onsubmit: (event) => event.preventDefault() });
-  const list = new LongList({ height: 54, className: "list", draw: drawRow, onEnd: more, label: "Executions" });
+  const list = new LongList({ height: 54, className: "list", draw: drawRow, keyOf: (row) => row.execution_id, onEnd: more, label: "Executions" });
   const heads = ["Status", "Program", "Calls over time", "Calls", "Duration", "Context saved"].map((text) => h("span", {}, text));
   const body = h("div", { class: "panel", id: "runs" }, h("div", { class: "head" }, heads), list.element);
   fill(main, h("h1", { class: "crumbs" }, "Runs"), stats, filters, body);
@@ -147,7 +147,7 @@ function drawRow(row) {
   const saved = row.state !== "ended" || !row.saved_bytes ? h("span", { class: "muted" }, "–")
     : h("span", { class: row.saved_bytes > 0 ? "gain" : "loss" }, bytes(row.saved_bytes));
   const sub = [row.interface || "–", ago(row.began_at), row.session && `session ${row.session}`, row.tenant && `tenant ${row.tenant}`];
-  return h("a", { class: "run", role: "listitem", href: `#/runs/${encodeURIComponent(row.execution_id)}`, "data-key": row.execution_id },
+  return h("a", { class: "run", role: "listitem", href: `#/runs/${encodeURIComponent(row.execution_id)}` },
     pill(row),
     h("div", { class: "line" }, h("div", { class: "mono line" }, row.first_line || "(empty)"), h("div", { class: "sub" }, sub.filter(Boolean).join(" · "))),
     lanes(row),
