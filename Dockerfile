@@ -16,8 +16,9 @@ RUN /opt/toolfold/bin/pip install --no-cache-dir --disable-pip-version-check \
 
 FROM debian:trixie-slim
 # tini: the first process of a container inherits orphans of bridged servers, and somebody must reap them.
+# bc and after: what bash programs need and Debian does not always have.
 RUN apt-get update \
- && apt-get install --yes --no-install-recommends ca-certificates python3 tini \
+ && apt-get install --yes --no-install-recommends ca-certificates python3 tini bc file gawk jq unzip \
  && rm -rf /var/lib/apt/lists/* \
  && groupadd --gid 10001 toolfold \
  && useradd --uid 10001 --gid 10001 --no-create-home --home-dir /state --shell /usr/sbin/nologin toolfold \

@@ -19,6 +19,7 @@ import yaml
 from tests.deploy_support.confine import NOT_INSTALLED
 from tests.escapes_support.unprivileged import NoInterpreter, python_as_nobody
 from toolfold.config import load_config
+from toolfold.engines.process import shell_commands
 from toolfold.errors import UsageError
 from toolfold.interfaces.cli.app import app
 from toolfold.interfaces.http.server_setup import DRAIN_SECONDS
@@ -117,6 +118,16 @@ def test_the_image_is_no_root_and_looks_at_its_own_health() -> None:
     assert f"--uid {user.split(':')[0]} --gid {user.split(':')[1]}" in last("RUN")
     assert f"http://127.0.0.1:{last('EXPOSE')}/health" in health
     compile(json.loads(health[health.index("[") :])[-1], "HEALTHCHECK", "exec")
+
+
+def test_the_image_has_the_packages_that_bash_programs_need() -> None:
+    always = {"bash", "coreutils", "diffutils", "findutils", "grep", "gzip", "sed", "tar"}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(shell_commands, "COMMANDS", ())
+        needed = set(shell_commands.refusal().partition("apt install ")[2].split())
+
+    assert needed - always - set(last("RUN").split()) == set()
+    assert needed - always == {"bc", "file", "gawk", "jq", "unzip"}
 
 
 def test_what_the_image_copies_and_installs_is_there() -> None:
