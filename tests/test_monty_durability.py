@@ -64,8 +64,7 @@ class Hosts:
             return key * 100
 
         tools = [save, look]
-        # Its first question takes a runtime longer than everything here.
-        return Runtime(tools, engine="monty", ledger=self.ledger, policy=self.policy, type_check=False)
+        return Runtime(tools, engine="monty", ledger=self.ledger, policy=self.policy)
 
     async def play(self, text: str, chance: random.Random, **options: Any) -> Outcome:
         """The whole of a program; some or all of its open calls are answered at each pause."""

@@ -1,4 +1,4 @@
-"""Program checks before a run: in this process, in a process of their own, or by a type checker.
+"""Program checks before a run: in this process, or in a process of their own.
 
 Large texts have a process of their own, with an end to its time and memory.
 A megabyte of hostile text takes seconds of parsing, in which the interpreter lets no other thread run; and two threads
@@ -31,7 +31,6 @@ from toolfold.program.parse import too_many_nodes
 
 if TYPE_CHECKING:
     from toolfold.engines.base import Engine
-    from toolfold.engines.monty.type_check import TypeChecker
 
 LARGE_TEXT_CHARACTERS: Final = 32 * 1024
 """Parsing more than this could hold up every other execution."""
@@ -60,12 +59,10 @@ class _Verdict(msgspec.Struct):
 
 
 class Checks:
-    """All that a program must pass before it runs; `with_types=None` leaves type checks to the engine."""
+    """All that a program must pass before it runs."""
 
-    def __init__(self, engine: Engine, *, with_types: bool | None) -> None:
+    def __init__(self, engine: Engine) -> None:
         self._engine = engine
-        self._with_types = with_types
-        self._types: TypeChecker | None = None
         self._large = LargeChecks()
 
     def check_at_once(
@@ -75,7 +72,7 @@ class Checks:
 
         A program waits for every step before its start, and one that is awaited costs more than one that is not.
         """
-        if self._is_typed or len(text) >= LARGE_TEXT_CHARACTERS:
+        if len(text) >= LARGE_TEXT_CHARACTERS:
             return None
         checked = checker.check(
             text, limits=limits, known_names=known_names, library_sets=self._library_sets, installed=self._modules
@@ -89,37 +86,21 @@ class Checks:
     ) -> Program | Problem:  # fmt: skip
         """The program, or why it will not run. Among the files that it is given there may be modules."""
         if len(text) >= LARGE_TEXT_CHARACTERS:
-            checked = await self._large.check(
+            return await self._large.check(
                 text, specs, limits=limits, known_names=known_names, library_sets=self._library_sets,
                 has_stdin=has_stdin, tenant=tenant,
             )  # fmt: skip
-        else:
-            check = partial(checker.check, text, limits=limits, known_names=known_names, has_stdin=has_stdin)
-            checked = self._check_here(partial(check, library_sets=self._library_sets), file_names)
-        if isinstance(checked, Problem) or not self._is_typed:
-            return checked
-        return await self._type_problem(checked, specs, known_names) or checked
-
-    async def close(self) -> None:
-        if self._types is not None:
-            await self._types.close()
-
-    def _check_here(
-        self, check: Callable[..., Program | Problem], file_names: Callable[[], Iterable[str]]
-    ) -> Program | Problem:
+        check = partial(
+            checker.check, text, limits=limits, known_names=known_names, has_stdin=has_stdin,
+            library_sets=self._library_sets,
+        )  # fmt: skip
         modules = self._modules
         checked = check(installed=modules)
         if not isinstance(checked, Problem) or checked.kind != "import" or modules is None:
             return checked
         # Looked for only now: most programs import no module of their own.
         own = {name.removesuffix(".py").partition("/")[0] for name in file_names() if name.endswith(".py")}
-        if not own:
-            return checked
-        return check(installed=modules | own)
-
-    @cached_property
-    def _is_typed(self) -> bool:
-        return self._engine.capabilities.checks_types if self._with_types is None else self._with_types
+        return check(installed=modules | own) if own else checked
 
     @cached_property
     def _modules(self) -> frozenset[str] | None:
@@ -128,15 +109,6 @@ class Checks:
     @cached_property
     def _library_sets(self) -> tuple[InstalledSet, ...] | None:
         return self._engine.capabilities.library_sets
-
-    async def _type_problem(
-        self, program: Program, specs: Sequence[ToolSpec], known_names: frozenset[str] | None
-    ) -> Problem | None:
-        if self._types is None:
-            from toolfold.engines.monty import type_checker  # noqa: PLC0415  # start-up time
-
-            self._types = type_checker()
-        return await self._types.problem(program.text, specs, known_names=known_names or ())
 
 
 class LargeChecks:

@@ -99,8 +99,6 @@ class Runtime(fork_safety.ProcessOwned):
         listeners: Told of what happens while it happens (`toolfold.events`), beside the log and OpenTelemetry.
         steps: The router's wrappers instead of the usual ones, which are made from the policy.
         session_files: Where sessions keep their files; by default in memory.
-        type_check: Have Monty's type checker look at each program before it runs, which takes some milliseconds;
-            by default where programs run on Monty. Needs `toolfold[monty]` on any engine.
         settings: All these and more, as one value; what is given beside it counts more.
     """
 
@@ -110,14 +108,13 @@ class Runtime(fork_safety.ProcessOwned):
         engine_options: Mapping[str, Any] | None = None, limits: Limits | None = None,
         ledger: Ledger | OwnedLedger | str | Path | None = None, policy: Policy | None = None,
         approve: ApproveCallback | None = None, listeners: Sequence[Listener] | None = None,
-        steps: Sequence[Wrapper] | None = None, session_files: FileStore | None = None, type_check: bool | None = None,
+        steps: Sequence[Wrapper] | None = None, session_files: FileStore | None = None,
         settings: RuntimeSettings | None = None,
     ) -> None:  # fmt: skip
         # Any: each setting has its own type.
         keywords: dict[str, Any] = {
             "engine": engine, "engine_options": engine_options, "limits": limits, "ledger": ledger, "policy": policy,
             "approve": approve, "listeners": listeners, "steps": steps, "session_files": session_files,
-            "type_check": type_check,
         }  # fmt: skip
         settings = msgspec.structs.replace(
             settings or RuntimeSettings(), **{name: value for name, value in keywords.items() if value is not None}
@@ -149,7 +146,7 @@ class Runtime(fork_safety.ProcessOwned):
             ),
             interface=settings.interface,
         )
-        self._checks = Checks(self._engine, with_types=settings.type_check)
+        self._checks = Checks(self._engine)
         self.sessions = Sessions(
             self._engine.end_session, store=settings.session_files, limits=session_limits, now=self._ledger.now
         )
@@ -175,7 +172,6 @@ class Runtime(fork_safety.ProcessOwned):
             return
         await self.executions.close()
         self.sessions.close_guests()
-        await self._checks.close()
         await self.catalog.learning.close()
         await self.catalog.router.catalog.close()
         await self._engine.__aexit__(*exc)
@@ -431,7 +427,7 @@ def run_sync(
     text: str, tools: Iterable[Tool | Callable[..., Any]] = (), *, engine: str | Engine = "auto",
     engine_options: Mapping[str, Any] | None = None, limits: Limits | None = None,
     ledger: Ledger | str | Path | None = None, policy: Policy | None = None, approve: ApproveCallback | None = None,
-    listeners: Sequence[Listener] = (), type_check: bool | None = None,
+    listeners: Sequence[Listener] = (),
 ) -> Outcome:  # fmt: skip
     """Run one program from code that is not async; the keywords are those of `Runtime`.
 
@@ -442,7 +438,7 @@ def run_sync(
     async def once() -> Outcome:
         runtime = Runtime(
             tools, engine=engine, engine_options=engine_options, limits=limits, ledger=ledger, policy=policy,
-            approve=approve, listeners=listeners, type_check=type_check,
+            approve=approve, listeners=listeners,
         )  # fmt: skip
         async with runtime:
             return await runtime.run(text)

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from toolfold import Outcome, Runtime
 from toolfold.engines.base import Called, Died, Ended, Order
 from toolfold.engines.monty import MontyEngine
 from toolfold.engines.monty.source_rewrite import Prepared, prelude, prepare
@@ -149,6 +150,18 @@ async def test_refused_syntax_is_rejected_before_a_call_is_made() -> None:
     assert last.problem.message == (
         "the monty engine cannot run class inheritance and metaclasses; write it without, or use the process engine"
     )
+
+
+async def test_an_argument_of_a_certain_wrong_type_is_rejected_before_anything_runs() -> None:
+    schema = {"type": "object", "properties": {"ticker": {"type": "string"}}, "required": ["ticker"]}
+    async with Runtime(engine="monty") as runtime:
+        price = ToolSpec(name="price", python_name="price", input_schema=schema, source="caller")
+        step = await runtime.start("x = 5\nprint('began')\nawait price(x)", tools=[price])
+
+    assert isinstance(step, Outcome)
+    assert (step.status, step.stdout, str(getattr(step, "problem", "")).partition("\n")[0]) == (
+        "rejected", "", "line 3: 'price' argument 'ticker' must be a string; 'x' is a number; write str(x)",
+    )  # fmt: skip
 
 
 async def test_deleted_files_make_room_and_folders_count() -> None:

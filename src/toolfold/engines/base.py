@@ -282,8 +282,6 @@ class Capabilities:
     """What programs can import beyond the standard library; `None` if the engine cannot tell."""
     library_sets: tuple[InstalledSet, ...] | None = None
     """Packages that were installed for programs; a program gets the one that its imports ask for. `None`: not here."""
-    checks_types: bool = False
-    """Have each program type-checked before it runs, unless the caller says otherwise."""
     prepare: Callable[[str, Sequence[ToolSpec], Limits], Preparation | None] | None = None
     """Makes a program ready while it is being checked, for `Order.preparation`; `None` where that would not pay."""
     stocked: Stocked | None = None

@@ -108,7 +108,6 @@ class RuntimeSettings(msgspec.Struct, frozen=True, kw_only=True):
     listeners: Sequence[Listener] = ()
     steps: Sequence[Wrapper] | None = None
     session_files: FileStore | None = None
-    type_check: bool | None = None
     embedder: Embedder | None = None
     """Texts in, vectors out; `search_tools` then finds by meaning, too."""
     learn: bool | Learning = True
@@ -139,7 +138,6 @@ if TYPE_CHECKING:  # a `TypedDict` takes long to make, and every command would w
         approve: ApproveCallback | None
         listeners: Sequence[Listener]
         session_files: FileStore | None
-        type_check: bool | None
 
     class RuntimeKeywords(_SharedKeywords, total=False):
         """The settings that are keywords of `Runtime`."""

@@ -193,7 +193,7 @@ class Checker:
                 yield from stream_faults(reader, calls.tools, reachability)
             yield from outward_faults(reader, self._index, reachability)
             yield from library_faults(reader, self._preset_names(reader, known_names), reachability)
-            if any(tool.output_schema for tool in calls.tools.values()):
+            if calls.tools:
                 yield from type_faults(reader, calls.tools, self._index.signature, reachability)
 
     def _is_plain(self, reader: ProgramReader, calls: ToolCallCheck) -> bool:

@@ -17,7 +17,6 @@ from typing import Any, Literal, Self
 
 from toolfold.engines.base import Capabilities, Died, Ended, EngineSettings, Event, Order, Waiting
 from toolfold.engines.monty.driver import Driver, Freeze
-from toolfold.engines.monty.type_check import TypeChecker
 from toolfold.engines.monty.values import FORMAT
 from toolfold.errors import EngineUnavailable, UsageError, install_extra
 from toolfold.models import Problem, Reply
@@ -56,9 +55,9 @@ class MontyEngine:
 
     @property
     def capabilities(self) -> Capabilities:
-        """Snapshots, its own type checker, and no modules beyond a part of the standard library."""
+        """Snapshots, and no modules beyond a part of the standard library."""
         version = "" if self._monty is None else f"monty {self._monty.__version__}/{FORMAT}"
-        return Capabilities(snapshot_version=version, modules=frozenset(), checks_types=True)
+        return Capabilities(snapshot_version=version, modules=frozenset())
 
     @asynccontextmanager
     async def open(self, order: Order) -> AsyncIterator[MontyRun]:
@@ -172,15 +171,6 @@ class MontyRun:
             self._loop.call_soon_threadsafe(*callback)
         except RuntimeError:
             return  # the loop was closed under a run that nobody left
-
-
-def type_checker() -> TypeChecker:
-    """Monty's type checker, also for programs that another engine runs.
-
-    Raises:
-        EngineUnavailable: Monty is not installed.
-    """
-    return TypeChecker(_import_monty())
 
 
 def _import_monty() -> ModuleType:
