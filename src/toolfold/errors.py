@@ -33,27 +33,10 @@ from pathlib import Path
 from typing import ClassVar, TypeVar
 
 __all__ = [
-    "AgentUnreachable",
-    "EngineCrashed",
-    "EngineError",
-    "EngineUnavailable",
-    "Fenced",
-    "LedgerFailed",
-    "LedgerFull",
-    "ReplayDiverged",
-    "ReplyUnfit",
-    "SealBroken",
-    "ServerHungUp",
-    "ToolArgumentsInvalid",
-    "ToolError",
-    "ToolFailed",
-    "ToolNotFound",
-    "ToolRefused",
-    "ToolTimedOut",
-    "ToolUnreachable",
-    "ToolfoldError",
-    "UsageError",
-]
+    "AgentUnreachable", "EngineCrashed", "EngineError", "EngineUnavailable", "Fenced", "LedgerFailed", "LedgerFull",
+    "ReplayDiverged", "ReplyUnfit", "SealBroken", "ServerHungUp", "ToolArgumentsInvalid", "ToolError", "ToolFailed",
+    "ToolNotFound", "ToolRefused", "ToolTimedOut", "ToolUnreachable", "ToolfoldError", "UsageError",
+]  # fmt: skip
 
 _Entry = TypeVar("_Entry")
 

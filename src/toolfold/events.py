@@ -15,22 +15,10 @@ import msgspec
 from toolfold.models import Call, CallRecord, Covers, Outcome, Problem, Reply, StartRecord
 
 __all__ = [
-    "ApprovalAsked",
-    "ApprovalDecided",
-    "DirectCall",
-    "Listener",
-    "ProgramBegan",
-    "ProgramEnded",
-    "ProgramPaused",
-    "ProgramPrinted",
-    "ProgramRejected",
-    "ProgramResumed",
-    "RuntimeEvent",
-    "Tell",
-    "ToolCalled",
-    "ToolReplied",
+    "ApprovalAsked", "ApprovalDecided", "DirectCall", "Listener", "ProgramBegan", "ProgramEnded", "ProgramPaused",
+    "ProgramPrinted", "ProgramRejected", "ProgramResumed", "RuntimeEvent", "Tell", "ToolCalled", "ToolReplied",
     "ToolRetried",
-]
+]  # fmt: skip
 
 _log: Final = logging.getLogger(__name__)
 

@@ -11,13 +11,6 @@ from toolfold.interfaces.gem.program_tool import (
 )
 
 __all__ = [
-    "Executor",
-    "FiveValues",
-    "LocalTools",
-    "ProgramBatch",
-    "ProgrammaticToolCallingTool",
-    "create_filesystem_tool",
-    "create_memory_tool",
-    "create_programmatic_tool_calling_tool_http",
-    "create_programmatic_tool_calling_tool_stdio",
-]
+    "Executor", "FiveValues", "LocalTools", "ProgramBatch", "ProgrammaticToolCallingTool", "create_filesystem_tool",
+    "create_memory_tool", "create_programmatic_tool_calling_tool_http", "create_programmatic_tool_calling_tool_stdio",
+]  # fmt: skip

@@ -5,14 +5,6 @@ from toolfold.interfaces.orchestrator.executor import ProgrammaticToolExecutor, 
 from toolfold.interfaces.orchestrator.workers import MCPClientShim, StubGenerator, call_context, function_map, tool_map
 
 __all__ = [
-    "MCPClientShim",
-    "ProgrammaticToolExecutor",
-    "StubGenerator",
-    "ToolCatalog",
-    "ToolDefinition",
-    "ToolParameter",
-    "call_context",
-    "call_tool",
-    "function_map",
-    "tool_map",
-]
+    "MCPClientShim", "ProgrammaticToolExecutor", "StubGenerator", "ToolCatalog", "ToolDefinition", "ToolParameter",
+    "call_context", "call_tool", "function_map", "tool_map",
+]  # fmt: skip

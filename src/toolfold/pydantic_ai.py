@@ -9,16 +9,6 @@ from toolfold.interfaces.pydantic_ai.toolset import CodeModeToolset, split_by_ca
 from toolfold.models import AllowedCallers
 
 __all__ = [
-    "AllowedCallers",
-    "CodeModeToolset",
-    "ConfigToolset",
-    "FunctionToolset",
-    "NestedApprovals",
-    "Signature",
-    "ToolSearchToolset",
-    "fold",
-    "signature_from_function",
-    "signature_from_schema",
-    "split_by_caller",
-    "unfold",
-]
+    "AllowedCallers", "CodeModeToolset", "ConfigToolset", "FunctionToolset", "NestedApprovals", "Signature",
+    "ToolSearchToolset", "fold", "signature_from_function", "signature_from_schema", "split_by_caller", "unfold",
+]  # fmt: skip

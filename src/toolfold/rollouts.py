@@ -110,14 +110,9 @@ class Episode:
             outcome = turn.outcome
             entries[-1]["program"] = turn.program
             entries.append(
-                {
-                    "status": outcome.status,
-                    "stdout": outcome.stdout,
-                    "value": outcome.value,
-                    "observation": turn.observation,
-                    "reward": turn.reward,
-                }
-            )
+                {"status": outcome.status, "stdout": outcome.stdout, "value": outcome.value,
+                 "observation": turn.observation, "reward": turn.reward}
+            )  # fmt: skip
         return entries
 
 

@@ -160,16 +160,12 @@ class OtelObserver(_Observer):
         if not span.is_recording():
             return
         span.set_attributes(
-            {
-                "toolfold.execution_id": start_record.execution_id,
-                "toolfold.engine": start_record.engine,
-                "toolfold.isolation": start_record.isolation,
-                "toolfold.session": start_record.session,
-                "toolfold.tenant": start_record.tenant,
-                "toolfold.program_bytes": len(start_record.program.sent_text.encode(errors="replace")),
-                "toolfold.tools": len(start_record.tools),
-            }
-        )
+            {"toolfold.execution_id": start_record.execution_id, "toolfold.engine": start_record.engine,
+             "toolfold.isolation": start_record.isolation, "toolfold.session": start_record.session,
+             "toolfold.tenant": start_record.tenant,
+             "toolfold.program_bytes": len(start_record.program.sent_text.encode(errors="replace")),
+             "toolfold.tools": len(start_record.tools)}
+        )  # fmt: skip
         if start_record.rerun_of:
             span.set_attribute("toolfold.rerun_of", start_record.rerun_of)
         self._open[start_record.execution_id] = _OpenProgram(span, self._trace.set_span_in_context(span))
@@ -195,14 +191,10 @@ class OtelObserver(_Observer):
         if span is None:
             return
         span.set_attributes(
-            {
-                "toolfold.bytes_in": record.bytes_in,
-                "toolfold.bytes_out": record.bytes_out,
-                "toolfold.attempts": record.attempts,
-                "toolfold.cached": record.cached,
-                "toolfold.from_record": record.from_record,
-            }
-        )
+            {"toolfold.bytes_in": record.bytes_in, "toolfold.bytes_out": record.bytes_out,
+             "toolfold.attempts": record.attempts, "toolfold.cached": record.cached,
+             "toolfold.from_record": record.from_record}
+        )  # fmt: skip
         if record.error is not None:
             self._mark(span, record.error)
         span.end()
@@ -222,13 +214,9 @@ class OtelObserver(_Observer):
             self._mark(span, "the program ended before the reply")
             span.end()
         program.span.set_attributes(
-            {
-                "toolfold.status": outcome.status,
-                "toolfold.calls": len(outcome.calls),
-                "toolfold.output_bytes": output_bytes,
-                "toolfold.context_saved_tokens": outcome.context_saved.tokens,
-            }
-        )
+            {"toolfold.status": outcome.status, "toolfold.calls": len(outcome.calls),
+             "toolfold.output_bytes": output_bytes, "toolfold.context_saved_tokens": outcome.context_saved.tokens}
+        )  # fmt: skip
         if outcome.status != "finished":
             self._mark(program.span, outcome.problem.message if outcome.problem else outcome.status)
             if outcome.problem is not None:

@@ -21,27 +21,13 @@ if TYPE_CHECKING:
     from toolfold.config.sections import PolicyConfig
 
 __all__ = [
-    "CommandConfig",
-    "Config",
-    "ExecutionConfig",
-    "FolderConfig",
-    "LedgerConfig",
-    "LimitsConfig",
-    "PolicyConfig",
-    "ServerConfig",
-    "SessionsConfig",
-    "ToolsConfig",
-    "find_config",
-    "load_config",
-    "parse_config",
-]
+    "CommandConfig", "Config", "ExecutionConfig", "FolderConfig", "LedgerConfig", "LimitsConfig", "PolicyConfig",
+    "ServerConfig", "SessionsConfig", "ToolsConfig", "find_config", "load_config", "parse_config",
+]  # fmt: skip
 
 # Later: the models take a third of a second.
 __getattr__ = lazy_exports(
     __name__,
-    {
-        "load_config": "toolfold.config.loader",
-        "parse_config": "toolfold.config.loader",
-        **{name: "toolfold.config.model" for name in __all__ if name.endswith("Config")},
-    },
-)
+    {"load_config": "toolfold.config.loader", "parse_config": "toolfold.config.loader",
+     **{name: "toolfold.config.model" for name in __all__ if name.endswith("Config")}},
+)  # fmt: skip

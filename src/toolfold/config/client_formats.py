@@ -33,14 +33,8 @@ _OTHER_NAMES: Final = {
     "http_headers": "headers",
 }  # fmt: skip
 KEYS: Final = (
-    *_OTHER_NAMES,
-    "env_keys",
-    "env_vars",
-    "env_http_headers",
-    "bearer_token_env_var",
-    "requestOptions",
-    "config",
-)
+    *_OTHER_NAMES, "env_keys", "env_vars", "env_http_headers", "bearer_token_env_var", "requestOptions", "config",
+)  # fmt: skip
 """Keys of servers besides the usual ones."""
 _TYPES: Final = {"local": "stdio", "remote": "http"}
 _NOT_SERVERS: Final = ("builtin", "platform", "frontend", "inline_python")

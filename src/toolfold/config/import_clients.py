@@ -34,13 +34,9 @@ from toolfold.errors import UsageError
 
 _log: Final = logging.getLogger(__name__)
 _TRANSPORTS: Final = {
-    "stdio": "stdio",
-    "sse": "sse",
-    "http": "http",
-    "streamable-http": "http",
-    "streamableHttp": "http",
+    "stdio": "stdio", "sse": "sse", "http": "http", "streamable-http": "http", "streamableHttp": "http",
     "streamable_http": "http",
-}
+}  # fmt: skip
 VARIABLE: Final = re.compile(
     r"\$\{(?:(?P<kind>env|input):)?(?P<name>[^}:\x00-\x1f\x7f-\x9f\u2028\u2029]+)(?::-(?P<default>[^}]*))?\}"
 )
@@ -80,12 +76,9 @@ class ClientServer:
     def client_variable(self, name: str) -> str | None:
         """What a client's own variable stands for: a folder, or a part of one; `None` for all others."""
         values = {
-            "workspaceFolder": str(self.folder),
-            "workspaceFolderBasename": self.folder.name,
-            "userHome": str(Path.home()),
-            "pathSeparator": os.sep,
-            "/": os.sep,
-        }
+            "workspaceFolder": str(self.folder), "workspaceFolderBasename": self.folder.name,
+            "userHome": str(Path.home()), "pathSeparator": os.sep, "/": os.sep,
+        }  # fmt: skip
         return values.get(name)
 
 

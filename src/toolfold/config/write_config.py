@@ -69,13 +69,9 @@ class ConfigWriter:
         return ServerEntry(server, entry, variables, tuple(replaced))
 
     def _text(
-        self,
-        server: ClientServer,
-        text: str,
-        location: _EntryLocation,
-        variables: dict[str, str],
+        self, server: ClientServer, text: str, location: _EntryLocation, variables: dict[str, str],
         replaced: dict[str, None],
-    ) -> str:
+    ) -> str:  # fmt: skip
         """Without its secrets, and with the references that `toolfold.yaml` knows."""
         parts, at = [], 0
         for secret in secrets_in(text, location.secret_name(text)):

@@ -34,34 +34,10 @@ if TYPE_CHECKING:
     from toolfold.engines.registry import EngineFactory, engine_named, engine_names
 
 __all__ = [
-    "Audible",
-    "Called",
-    "Capabilities",
-    "Died",
-    "Ended",
-    "Engine",
-    "EngineFactory",
-    "EngineSettings",
-    "EngineTools",
-    "EngineWrapper",
-    "Event",
-    "Freezable",
-    "Guests",
-    "Mortal",
-    "NodeLoad",
-    "Order",
-    "Preparation",
-    "Printed",
-    "ReplayTape",
-    "Run",
-    "Served",
-    "ServedCall",
-    "Stocked",
-    "Timed",
-    "Waiting",
-    "engine_named",
-    "engine_names",
-]
+    "Audible", "Called", "Capabilities", "Died", "Ended", "Engine", "EngineFactory", "EngineSettings", "EngineTools",
+    "EngineWrapper", "Event", "Freezable", "Guests", "Mortal", "NodeLoad", "Order", "Preparation", "Printed",
+    "ReplayTape", "Run", "Served", "ServedCall", "Stocked", "Timed", "Waiting", "engine_named", "engine_names",
+]  # fmt: skip
 
 __getattr__ = lazy_exports(
     __name__,

@@ -92,15 +92,11 @@ class ExecutionCalls:
         start_record, outside = self._plan.start_record, self._plan.outside
         may_ask = self._plan.approval_tools or self._plan.may_ask
         self._context = msgspec.structs.replace(
-            self._services.context,
-            execution_id=start_record.execution_id,
-            tenant=start_record.tenant,
-            approve=self.approvals.ask if may_ask and self.approvals.can_ask else None,
-            spent=Spent(),
+            self._services.context, execution_id=start_record.execution_id, tenant=start_record.tenant,
+            approve=self.approvals.ask if may_ask and self.approvals.can_ask else None, spent=Spent(),
             outside=tuple(spec for spec in start_record.tools if spec.name in outside) if outside else (),
-            limits_left=self._limits_left,
-            tell=self._tell_of_tool,
-        )
+            limits_left=self._limits_left, tell=self._tell_of_tool,
+        )  # fmt: skip
         return self._context
 
     def _tell_of_tool(self, event: RuntimeEvent) -> None:
@@ -216,11 +212,9 @@ class ExecutionCalls:
                 return
         recorded = self._recorded.pop(call.id, None) if self._recorded else None
         reply = await self._services.router.serve(
-            call,
-            max_reply_bytes=plan.start_record.limits.reply_bytes,
-            context=self._context or self.context,
+            call, max_reply_bytes=plan.start_record.limits.reply_bytes, context=self._context or self.context,
             recorded=recorded,
-        )
+        )  # fmt: skip
         self._answer(call, reply)
 
     def _answer(self, call: Call, reply: Reply) -> None:

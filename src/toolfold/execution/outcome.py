@@ -134,28 +134,18 @@ class Accounts:
 def record_of(call: Call, reply: Reply, started_seconds: float, seconds: float) -> CallRecord:
     """Record of one call for `Outcome.calls`."""
     record = CallRecord(
-        id=call.id,
-        name=call.tool,
-        arguments=call.arguments,
-        started_seconds=started_seconds,
-        seconds=seconds,
-        error=reply.error,
-        bytes_in=json_size(call.arguments),
-        bytes_out=_size(reply) if reply.size_bytes is None else reply.size_bytes,
-        line=call.line,
+        id=call.id, name=call.tool, arguments=call.arguments, started_seconds=started_seconds, seconds=seconds,
+        error=reply.error, bytes_in=json_size(call.arguments),
+        bytes_out=_size(reply) if reply.size_bytes is None else reply.size_bytes, line=call.line,
         traceback=reply.traceback,
-    )
+    )  # fmt: skip
     meta = reply.meta
     if meta is None:
         return record
     return msgspec.structs.replace(
-        record,
-        attempts=meta.attempts,
-        cached=meta.cached,
-        breaker=meta.breaker,
-        from_record=meta.from_record,
+        record, attempts=meta.attempts, cached=meta.cached, breaker=meta.breaker, from_record=meta.from_record,
         used_arguments=meta.arguments,
-    )
+    )  # fmt: skip
 
 
 def _size(reply: Reply) -> int:
@@ -276,11 +266,9 @@ _NOT_FOUND: Final = re.compile(
 _WRITES: Final = re.compile(r"""["'][rbt]*[wax+][rbt+]*["']""")
 _MOST_NAMES: Final = 5
 _HOW: Final = {
-    "cli": "--file {name} puts it there",
-    "library": "files=[File(name=..., data=...)] of run() puts one there",
-    "http": "name it under 'files' of the request, after an upload",
-    "mcp": "read it with a tool",
-}
+    "cli": "--file {name} puts it there", "library": "files=[File(name=..., data=...)] of run() puts one there",
+    "http": "name it under 'files' of the request, after an upload", "mcp": "read it with a tool",
+}  # fmt: skip
 """By the interface that the program came through; others have their own ways."""
 
 

@@ -94,11 +94,9 @@ class Pauses:
             self._paused_at = self._began_pausing()
             self._waits_for_person = bool(self._calls.approvals.open)
         return Paused(
-            execution_id=self._plan.start_record.execution_id,
-            calls=self._calls.open_outside,
-            approvals=self._calls.approvals.open,
-            seconds_left=self._clock.seconds_left,
-        )
+            execution_id=self._plan.start_record.execution_id, calls=self._calls.open_outside,
+            approvals=self._calls.approvals.open, seconds_left=self._clock.seconds_left,
+        )  # fmt: skip
 
     async def accept(self, replies: Sequence[Reply], decisions: Mapping[int, Decision]) -> list[ReplyEntry]:
         """Check what the outside says and write it down, before any of it is used."""
@@ -184,15 +182,10 @@ class Pauses:
     def _snapshot(self, frozen: bytes) -> ProgramSnapshot:
         stdout, stderr = self._output.stdout, self._output.stderr
         return ProgramSnapshot(
-            state=frozen,
-            calls_made=self._calls.count,
-            open_calls=self._calls.open,
-            stdout=stdout.whole(),
-            stderr=stderr.whole(),
-            stdout_cut_bytes=stdout.dropped_bytes,
-            stderr_cut_bytes=stderr.dropped_bytes,
+            state=frozen, calls_made=self._calls.count, open_calls=self._calls.open, stdout=stdout.whole(),
+            stderr=stderr.whole(), stdout_cut_bytes=stdout.dropped_bytes, stderr_cut_bytes=stderr.dropped_bytes,
             seconds_left=self._clock.seconds_left,
-        )
+        )  # fmt: skip
 
 
 # ----------------------------------------------------------------------------------------------------

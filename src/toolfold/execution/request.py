@@ -188,13 +188,11 @@ _LIMITS: Final = {
 }  # fmt: skip
 _ENGINE_OPTIONS: Final = ("isolation", "warm", "accept_no_isolation", "host_libraries")
 _ELSEWHERE: Final = {
-    "config": "toolfold.from_config(path)",
-    "files": "runtime.run(text, files=[...])",
-    "session": "runtime.run(text, session=...)",
-    "observer": "listeners=[...]",
+    "config": "toolfold.from_config(path)", "files": "runtime.run(text, files=[...])",
+    "session": "runtime.run(text, session=...)", "observer": "listeners=[...]",
     **{name: f"engine_options={{{name!r}: ...}}" for name in _ENGINE_OPTIONS},
     **{name: f"settings=RuntimeSettings({name}=...)" for name in RuntimeSettings.__struct_fields__},
-}
+}  # fmt: skip
 
 
 def known_keywords(init: Callable[_P, None]) -> Callable[_P, None]:

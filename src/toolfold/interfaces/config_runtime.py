@@ -96,13 +96,9 @@ _OPEN_ENDED: Final = re.compile(r"\bsearch_tools\b|\b(?:dir|getattr|hasattr|vars
 
 
 def open_runtime(
-    config: Config,
-    local: Sequence[Tool],
-    settings: RuntimeSettings,
-    *,
-    tenants: Mapping[str, Sequence[str]] | None = None,
-    make: Callable[..., Runtime] = Runtime,
-) -> Runtime:
+    config: Config, local: Sequence[Tool], settings: RuntimeSettings, *,
+    tenants: Mapping[str, Sequence[str]] | None = None, make: Callable[..., Runtime] = Runtime,
+) -> Runtime:  # fmt: skip
     """The runtime of an interface: with the servers of the config, if it has any that someone may call.
 
     `tenants` has patterns of the tools of servers and APIs that each tenant may call; `None` lets everyone call all.

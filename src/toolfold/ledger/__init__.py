@@ -17,28 +17,14 @@ if TYPE_CHECKING:
     from toolfold.ledger.ledger_factory import open_ledger, rekey_ledger
 
 __all__ = [
-    "ExecutionFilter",
-    "ExecutionHistory",
-    "ExecutionSummary",
-    "Ledger",
-    "LedgerChange",
-    "Retention",
-    "Story",
-    "open_ledger",
-    "rekey_ledger",
-]
+    "ExecutionFilter", "ExecutionHistory", "ExecutionSummary", "Ledger", "LedgerChange", "Retention", "Story",
+    "open_ledger", "rekey_ledger",
+]  # fmt: skip
 
 __getattr__ = lazy_exports(
     __name__,
-    {
-        "ExecutionFilter": "toolfold.ledger.base",
-        "ExecutionHistory": "toolfold.ledger.base",
-        "ExecutionSummary": "toolfold.ledger.base",
-        "Ledger": "toolfold.ledger.base",
-        "LedgerChange": "toolfold.ledger.base",
-        "Retention": "toolfold.ledger.base",
-        "Story": "toolfold.ledger.base",
-        "open_ledger": "toolfold.ledger.ledger_factory",
-        "rekey_ledger": "toolfold.ledger.ledger_factory",
-    },
-)
+    {"ExecutionFilter": "toolfold.ledger.base", "ExecutionHistory": "toolfold.ledger.base",
+     "ExecutionSummary": "toolfold.ledger.base", "Ledger": "toolfold.ledger.base",
+     "LedgerChange": "toolfold.ledger.base", "Retention": "toolfold.ledger.base", "Story": "toolfold.ledger.base",
+     "open_ledger": "toolfold.ledger.ledger_factory", "rekey_ledger": "toolfold.ledger.ledger_factory"},
+)  # fmt: skip

@@ -80,14 +80,11 @@ def uses_of(calls: Sequence[CallRecord]) -> list[ToolUse]:
 def _use(tool: str, calls: list[CallRecord]) -> ToolUse:
     errors = [call.error for call in calls if call.error is not None]
     return ToolUse(
-        tool=tool,
-        calls=len(calls),
-        failed=len(errors),
-        bytes_out=sum(call.bytes_out for call in calls),
+        tool=tool, calls=len(calls), failed=len(errors), bytes_out=sum(call.bytes_out for call in calls),
         seconds=tuple(round(call.seconds, 6) for call in calls[:: -(-len(calls) // _SAMPLED)]),
         error=errors[-1][:300] if errors else "",
         breaker=next((call.breaker for call in reversed(calls) if call.breaker), ""),
-    )
+    )  # fmt: skip
 
 
 Row: TypeAlias = tuple[ExecutionSummary, tuple[ToolUse, ...]]
@@ -117,23 +114,17 @@ decode_facts: Final = msgspec.msgpack.Decoder(Facts).decode
 
 def facts_of(outcome: Outcome) -> Facts:
     return Facts(
-        failed=sum(call.error is not None for call in outcome.calls),
-        saved_bytes=outcome.context_saved.bytes,
-        lanes=lanes_of(outcome),
-        uses=tuple(uses_of(outcome.calls)),
-    )
+        failed=sum(call.error is not None for call in outcome.calls), saved_bytes=outcome.context_saved.bytes,
+        lanes=lanes_of(outcome), uses=tuple(uses_of(outcome.calls)),
+    )  # fmt: skip
 
 
 # Any: the fields of a filter.
 def matches_filter(summary: ExecutionSummary, uses: Sequence[ToolUse], query: ExecutionFilter) -> bool:
     pairs: list[tuple[Any, Any]] = [
-        (query.id, summary.execution_id),
-        (query.state, summary.state),
-        (query.status, summary.status),
-        (query.interface, summary.interface),
-        (query.tenant, summary.tenant),
-        (query.session, summary.session),
-    ]
+        (query.id, summary.execution_id), (query.state, summary.state), (query.status, summary.status),
+        (query.interface, summary.interface), (query.tenant, summary.tenant), (query.session, summary.session),
+    ]  # fmt: skip
     return (
         all(expected is None or expected == actual for expected, actual in pairs)
         and (query.tool is None or any(use.tool == query.tool for use in uses))

@@ -195,13 +195,10 @@ class MemoryLedger:
             return None
         entries = codec.decode_entries(codec.join_entries(execution.entries))
         return base.ExecutionHistory(
-            start_record=execution.start_record,
-            entries=tuple(entries),
-            state=execution.state,
-            epoch=execution.epoch,
+            start_record=execution.start_record, entries=tuple(entries), state=execution.state, epoch=execution.epoch,
             outcome=None if execution.outcome is None else codec.decode_outcome(execution.outcome, entries),
             is_full=execution.is_full,
-        )
+        )  # fmt: skip
 
     async def snapshot(self, execution_id: str) -> bytes | None:
         execution = self._executions.get(execution_id)
@@ -401,17 +398,9 @@ class MemoryLedger:
 def _summary(execution: _Execution) -> base.ExecutionSummary:
     start_record, facts = execution.start_record, execution.facts
     return base.ExecutionSummary(
-        execution_id=start_record.execution_id,
-        state=execution.state,
-        status=execution.status,
-        began_at=start_record.began_at,
-        seconds=execution.seconds,
-        calls=execution.calls,
-        first_line=base.first_line(start_record.program.sent_text),
-        session=start_record.session,
-        tenant=start_record.tenant,
-        interface=start_record.interface,
-        failed=0 if facts is None else facts.failed,
-        saved_bytes=0 if facts is None else facts.saved_bytes,
-        lanes=() if facts is None else facts.lanes,
-    )
+        execution_id=start_record.execution_id, state=execution.state, status=execution.status,
+        began_at=start_record.began_at, seconds=execution.seconds, calls=execution.calls,
+        first_line=base.first_line(start_record.program.sent_text), session=start_record.session,
+        tenant=start_record.tenant, interface=start_record.interface, failed=0 if facts is None else facts.failed,
+        saved_bytes=0 if facts is None else facts.saved_bytes, lanes=() if facts is None else facts.lanes,
+    )  # fmt: skip

@@ -7,13 +7,4 @@ from toolfold.libraries.install import SyncResult, WantedSet, sync
 from toolfold.libraries.installed_sets import LibraryStore
 from toolfold.libraries.lock_file import LockedSet, Wheel, read_lock, write_lock
 
-__all__ = [
-    "LibraryStore",
-    "LockedSet",
-    "SyncResult",
-    "WantedSet",
-    "Wheel",
-    "read_lock",
-    "sync",
-    "write_lock",
-]
+__all__ = ["LibraryStore", "LockedSet", "SyncResult", "WantedSet", "Wheel", "read_lock", "sync", "write_lock"]

@@ -41,12 +41,9 @@ class SyncResult:
 
 
 def sync(
-    requested_sets: Sequence[WantedSet],
-    lock: Path,
-    *,
-    upgrade: bool = False,
+    requested_sets: Sequence[WantedSet], lock: Path, *, upgrade: bool = False,
     try_out: Callable[[InstalledSet], None] = lambda _: None,
-) -> list[SyncResult]:
+) -> list[SyncResult]:  # fmt: skip
     """Resolve, download, unpack and lock every set; the lock is written when all of them are there.
 
     Programs choose among sets in this order. A `UsageError`, in one line with the name of the set, or whatever

@@ -129,13 +129,11 @@ class LibraryStore:
         own = [modules for wheel, modules in by_wheel.items() if host_versions.get(wheel.name) != wheel.version]
         offers = [main_modules(modules) for wheel, modules in by_wheel.items() if wheel.name in requested_names]
         return InstalledSet(
-            name=f"{name}-{locked.digest[:12]}",
-            folder=str(self.folder_of(locked)),
+            name=f"{name}-{locked.digest[:12]}", folder=str(self.folder_of(locked)),
             modules=frozenset(module for modules in own for module in modules),
-            offers=tuple(dict.fromkeys(module for modules in offers for module in modules)),
-            preload=tuple(preload),
+            offers=tuple(dict.fromkeys(module for modules in offers for module in modules)), preload=tuple(preload),
             code_bytes=self._mark(locked).code_bytes,
-        )
+        )  # fmt: skip
 
 
 def _locked(folder: Path) -> int | None:

@@ -332,16 +332,10 @@ _SIGNS: Final = tuple(
 _NEWER: Final = tuple(
     (version, re.compile(pattern), fix)
     for version, pattern, fix in (
-        (
-            (3, 12),
-            r"^\s*(?:(?:async\s+)?def|class)\s+\w+\s*\[",
-            "it has no type parameters such as 'def f[T]' (Python 3.12); leave them out or use 'TypeVar'",
-        ),
-        (
-            (3, 12),
-            r"^\s*type\s+\w+\s*(?:\[[^\]]*\]\s*)?=",
-            "it has no 'type' statement (Python 3.12); write 'Name = ...'",
-        ),
+        ((3, 12), r"^\s*(?:(?:async\s+)?def|class)\s+\w+\s*\[",
+         "it has no type parameters such as 'def f[T]' (Python 3.12); leave them out or use 'TypeVar'"),
+        ((3, 12), r"^\s*type\s+\w+\s*(?:\[[^\]]*\]\s*)?=",
+         "it has no 'type' statement (Python 3.12); write 'Name = ...'"),
         (
             (3, 12),
             r"\b[fF][rR]?([\"'])(?:(?!\1)[^{\n])*\{[^{}\n]*(?:\1|\\)",
@@ -350,7 +344,7 @@ _NEWER: Final = tuple(
         ),
         ((3, 14), r"(?<!\w)[tT][\"']", "it has no template strings (Python 3.14); write f'...'"),
     )
-)
+)  # fmt: skip
 """Syntax of newer versions of Python than the one that runs programs, and what to write instead."""
 _PROSE: Final = re.compile(r"^[\s>*#\d.-]*[A-Za-z][\w'’-]*(?:[,;:!?.]*\s+[A-Za-z'’(][\w'’)-]*){3,}")
 _KEYWORD_FIRST: Final = re.compile(

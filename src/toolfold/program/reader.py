@@ -213,27 +213,12 @@ def _is_version_test(test: ast.expr) -> bool:
 
 
 BLOCK_HANDLERS: Final[dict[type[ast.AST], Handler]] = {
-    ast.FunctionDef: _function,
-    ast.AsyncFunctionDef: _function,
-    ast.Lambda: _function,
-    ast.ClassDef: _class,
-    ast.ListComp: _comprehension,
-    ast.SetComp: _comprehension,
-    ast.DictComp: _comprehension,
-    ast.GeneratorExp: _comprehension,
-    ast.Try: _try,
-    ast.TryStar: _try,
-    ast.With: _with,
-    ast.AsyncWith: _with,
-    ast.If: _if,
-    ast.MatchAs: _capture,
-    ast.MatchStar: _capture,
-    ast.MatchMapping: _mapping,
-    ast.Return: _return,
-    ast.Raise: _raise,
-    ast.Yield: _yield,
-    ast.YieldFrom: _yield,
-}
+    ast.FunctionDef: _function, ast.AsyncFunctionDef: _function, ast.Lambda: _function, ast.ClassDef: _class,
+    ast.ListComp: _comprehension, ast.SetComp: _comprehension, ast.DictComp: _comprehension,
+    ast.GeneratorExp: _comprehension, ast.Try: _try, ast.TryStar: _try, ast.With: _with, ast.AsyncWith: _with,
+    ast.If: _if, ast.MatchAs: _capture, ast.MatchStar: _capture, ast.MatchMapping: _mapping, ast.Return: _return,
+    ast.Raise: _raise, ast.Yield: _yield, ast.YieldFrom: _yield,
+}  # fmt: skip
 if hasattr(ast, "TypeAlias"):  # from Python 3.12 on
     BLOCK_HANDLERS[ast.TypeAlias] = _type_alias
 
@@ -364,26 +349,11 @@ def _assign(walk: Walk, node: Any, scope: Scope, guard: Guard) -> None:
 
 
 USE_HANDLERS: Final[dict[type[ast.AST], Handler]] = {
-    ast.Call: _call,
-    ast.Await: _await,
-    ast.Attribute: _attribute,
-    ast.Expr: _statement,
-    ast.Subscript: _spoil_value,
-    ast.FormattedValue: _spoil_value,
-    ast.JoinedStr: _joined,
-    ast.Starred: _spoil_value,
-    ast.AugAssign: _augment,
-    ast.BinOp: _spoil_operands,
-    ast.UnaryOp: _spoil_operands,
-    ast.Compare: _compare,
-    ast.IfExp: _test,
-    ast.While: _test,
-    ast.Assert: _test,
-    ast.For: _for,
-    ast.AsyncFor: _for,
-    ast.Assign: _assign,
-    ast.AnnAssign: _assign,
-}
+    ast.Call: _call, ast.Await: _await, ast.Attribute: _attribute, ast.Expr: _statement, ast.Subscript: _spoil_value,
+    ast.FormattedValue: _spoil_value, ast.JoinedStr: _joined, ast.Starred: _spoil_value, ast.AugAssign: _augment,
+    ast.BinOp: _spoil_operands, ast.UnaryOp: _spoil_operands, ast.Compare: _compare, ast.IfExp: _test, ast.While: _test,
+    ast.Assert: _test, ast.For: _for, ast.AsyncFor: _for, ast.Assign: _assign, ast.AnnAssign: _assign,
+}  # fmt: skip
 
 
 class ProgramReader(Walk):
@@ -410,8 +380,5 @@ def _leaf(_walk: Walk, _node: ast.AST, _scope: Scope, _guard: Guard) -> None:
 
 _LEAVES: Final = (ast.MatchSingleton, ast.Pass, ast.Break, ast.Continue)
 _HANDLERS: Final[dict[type[ast.AST], Handler]] = {
-    **reader_facts.NAME_HANDLERS,
-    **BLOCK_HANDLERS,
-    **USE_HANDLERS,
-    **dict.fromkeys(_LEAVES, _leaf),
-}
+    **reader_facts.NAME_HANDLERS, **BLOCK_HANDLERS, **USE_HANDLERS, **dict.fromkeys(_LEAVES, _leaf),
+}  # fmt: skip

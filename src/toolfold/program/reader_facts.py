@@ -116,12 +116,10 @@ SPEAKS_OF_NAMES: Final = 512
 WITHIN: Final = 256
 """Inside a `with`, whose manager may catch anything if it is the program's own."""
 _FAMILIES: Final = (
-    (CATCHES_NAMES, (NameError, UnboundLocalError)),
-    (CATCHES_ATTRIBUTES, (AttributeError,)),
-    (CATCHES_TYPES, (TypeError,)),
-    (CATCHES_KEYS, (KeyError, IndexError)),
+    (CATCHES_NAMES, (NameError, UnboundLocalError)), (CATCHES_ATTRIBUTES, (AttributeError,)),
+    (CATCHES_TYPES, (TypeError,)), (CATCHES_KEYS, (KeyError, IndexError)),
     (CATCHES_IMPORTS, (ImportError, ModuleNotFoundError)),
-)
+)  # fmt: skip
 _CAUGHT: Final[dict[str, Guard]] = {
     "ToolError": CATCHES_TOOLS,
     "JSONDecodeError": CATCHES_REST,
@@ -384,11 +382,6 @@ def _imported(walk: Walk, module: str) -> None:
 
 
 NAME_HANDLERS: Final[dict[type[ast.AST], Handler]] = {
-    ast.Name: _name,
-    ast.NamedExpr: _walrus,
-    ast.Global: _declared,
-    ast.Nonlocal: _declared,
-    ast.Import: _import,
-    ast.ImportFrom: _import_from,
-    ast.Constant: _constant,
-}
+    ast.Name: _name, ast.NamedExpr: _walrus, ast.Global: _declared, ast.Nonlocal: _declared, ast.Import: _import,
+    ast.ImportFrom: _import_from, ast.Constant: _constant,
+}  # fmt: skip

@@ -131,13 +131,11 @@ def _groups(lines: Sequence[ToolLine], names: Mapping[Record, str]) -> Iterable[
             shared = shared_sentences([line.sentences for line in similar_lines])
             tools = [
                 ToolEntry(
-                    line=line,
-                    with_reply=line.signature(names),
-                    without_reply=line.signature(names, with_returns=False),
-                    shared=shared,
+                    line=line, with_reply=line.signature(names),
+                    without_reply=line.signature(names, with_returns=False), shared=shared,
                 )
                 for line in similar_lines
-            ]
+            ]  # fmt: skip
             yield Group(similar_lines[0].spec.domain, " ".join(shared), tuple(tools))
 
 

@@ -93,11 +93,9 @@ class Stub:
         returned = note_on(self.spec.output_schema, _LONGEST_NOTE)
         notes = [f"{parameter.python_name}: {parameter.note}" for parameter in self.parameters if parameter.note]
         parts = [
-            paragraphs(self.spec.description, LONGEST_DESCRIPTION),
-            _block("Parameters:", notes),
-            f"Returns: {returned}" if returned else "",
-            _block("Example:", list(self._examples())),
-        ]
+            paragraphs(self.spec.description, LONGEST_DESCRIPTION), _block("Parameters:", notes),
+            f"Returns: {returned}" if returned else "", _block("Example:", list(self._examples())),
+        ]  # fmt: skip
         return "\n\n".join(part for part in parts if part)
 
     def source(self) -> str:
@@ -219,15 +217,10 @@ def _limits(schema: Mapping[str, Json]) -> Iterator[str]:
 
 
 _LIMITS: Final = {
-    "format": "format {}",
-    "pattern": "pattern {}",
-    "minimum": "at least {}",
-    "exclusiveMinimum": "more than {}",
-    "maximum": "at most {}",
-    "exclusiveMaximum": "less than {}",
-    "maxLength": "at most {} characters",
+    "format": "format {}", "pattern": "pattern {}", "minimum": "at least {}", "exclusiveMinimum": "more than {}",
+    "maximum": "at most {}", "exclusiveMaximum": "less than {}", "maxLength": "at most {} characters",
     "maxItems": "at most {} items",
-}
+}  # fmt: skip
 
 
 def _block(title: str, lines: list[str]) -> str:

@@ -33,12 +33,9 @@ MOST_LITERALS: Final = 60
 
 _LITERAL: Final = "Literal["
 _ACCEPTS: Final[Mapping[type, frozenset[str]]] = {
-    str: frozenset({"str", "Any"}),
-    bool: frozenset({"bool", "int", "float", "Any"}),
-    int: frozenset({"int", "float", "Any"}),
-    float: frozenset({"float", "Any"}),
-    type(None): frozenset({"None", "Any"}),
-}
+    str: frozenset({"str", "Any"}), bool: frozenset({"bool", "int", "float", "Any"}),
+    int: frozenset({"int", "float", "Any"}), float: frozenset({"float", "Any"}), type(None): frozenset({"None", "Any"}),
+}  # fmt: skip
 
 
 def unite(*unions: Union) -> Union:

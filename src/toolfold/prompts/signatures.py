@@ -213,14 +213,10 @@ def line_of(spec: ToolSpec, learned: Mapping[str, Json] | None = None) -> ToolLi
     output = spec.output_schema if spec.output_schema is not None else learned
     arguments, returns = _shapes(spec, output)
     return ToolLine(
-        spec=spec,
-        name=function_name(spec),
-        arguments=arguments,
-        returns=returns,
-        is_seen=spec.output_schema is None and returns is not None,
-        sentences=sentences_of(spec.description),
+        spec=spec, name=function_name(spec), arguments=arguments, returns=returns,
+        is_seen=spec.output_schema is None and returns is not None, sentences=sentences_of(spec.description),
         notes=tuple(_notes(spec)),
-    )
+    )  # fmt: skip
 
 
 def _shapes(spec: ToolSpec, output: Mapping[str, Json] | None) -> tuple[Shape, Shape | None]:

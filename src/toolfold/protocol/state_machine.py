@@ -65,11 +65,8 @@ _TOO_LARGE: Final = (
 )
 
 _KINDS: Final[dict[type[Frame], Kind]] = {
-    CallsFrame: "calls",
-    PrintedFrame: "printed",
-    EndedFrame: "ended",
-    UnpackedFrame: "unpacked",
-}
+    CallsFrame: "calls", PrintedFrame: "printed", EndedFrame: "ended", UnpackedFrame: "unpacked",
+}  # fmt: skip
 _END_STATUSES: Final = frozenset({"finished", "failed", "exit", "value", "memory", "limit"})
 
 

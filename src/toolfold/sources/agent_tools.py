@@ -12,11 +12,9 @@ if TYPE_CHECKING:
     from toolfold.sources.agent_client import Agent
 
 MESSAGE_SCHEMA: Final[Mapping[str, Json]] = {
-    "type": "object",
-    "properties": {"message": {"type": "string", "description": "What to tell the agent."}},
-    "required": ["message"],
-    "additionalProperties": False,
-}
+    "type": "object", "properties": {"message": {"type": "string", "description": "What to tell the agent."}},
+    "required": ["message"], "additionalProperties": False,
+}  # fmt: skip
 """Default input schema of an agent."""
 
 

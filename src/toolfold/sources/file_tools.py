@@ -64,15 +64,11 @@ def file_tools(
     if write:
         tools.append(
             _tool(
-                name,
-                "write_file",
-                folder.write,
-                "Write a whole file; folders on the way are made.",
+                name, "write_file", folder.write, "Write a whole file; folders on the way are made.",
                 {"path": _text("Relative to the folder."), "content": _text("What the file then holds.")},
-                ["path", "content"],
-                changes=True,
+                ["path", "content"], changes=True,
             )
-        )
+        )  # fmt: skip
     return tools
 
 

@@ -200,12 +200,8 @@ _SHOULD_BE: Final = re.compile(r"Input should be (?:a valid (?P<noun>[^,]+).*|(?
 _MANY_ERRORS: Final = 500
 MANY_UNKNOWN: Final = 20
 _NOUNS: Final = {
-    "boolean": "true or false",
-    "dictionary": "an object",
-    "integer": "an integer",
-    "tuple": "a list",
-    "set": "a list",
-}
+    "boolean": "true or false", "dictionary": "an object", "integer": "an integer", "tuple": "a list", "set": "a list",
+}  # fmt: skip
 
 
 def explain_error(

@@ -142,15 +142,9 @@ def _mark(function: _F, options: Mapping[str, Any]) -> _F:
 
 
 def _tool_from(
-    fn: Function,
-    namespace: Mapping[str, Any],
-    *,
-    name: str | None = None,
-    description: str | None = None,
-    retry: RetryWhen = "safe",
-    examples: Sequence[Mapping[str, Json]] = (),
-    **hints: Unpack[TimedSpecOptions],
-) -> Tool:
+    fn: Function, namespace: Mapping[str, Any], *, name: str | None = None, description: str | None = None,
+    retry: RetryWhen = "safe", examples: Sequence[Mapping[str, Json]] = (), **hints: Unpack[TimedSpecOptions],
+) -> Tool:  # fmt: skip
     # Imported here: it brings pydantic, which a runtime without functions does without.
     from toolfold.sources.function_schema import input_of, output_schema  # noqa: PLC0415
 
@@ -162,15 +156,11 @@ def _tool_from(
     visible_parameters = [parameter for parameter in parameters if parameter.name not in context_names]
     prepare, input_schema = input_of(name, signature.replace(parameters=visible_parameters), docstring)
     spec = ToolSpec(
-        name=name,
-        python_name=python_name(name),
-        description=docstring.description if description is None else description,
-        input_schema=input_schema,
-        output_schema=output_schema(signature.return_annotation, docstring),
-        examples=tuple(examples),
-        is_lenient=True,
+        name=name, python_name=python_name(name),
+        description=docstring.description if description is None else description, input_schema=input_schema,
+        output_schema=output_schema(signature.return_annotation, docstring), examples=tuple(examples), is_lenient=True,
         **hints,
-    )
+    )  # fmt: skip
     call = _call(fn, signature)
     if not context_names:
         return Tool(spec=spec, call=call, prepare=prepare, retry=retry, origin=import_path_of(fn))

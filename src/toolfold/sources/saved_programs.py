@@ -32,25 +32,14 @@ class RunProgram(Protocol):
 
 
 def program_tool(
-    name: str,
-    text: str,
-    input_schema: Mapping[str, Json],
-    run: RunProgram,
-    *,
-    description: str = "",
-    output_schema: Mapping[str, Json] | None = None,
-    **options: Unpack[TimedSpecOptions],
-) -> Tool:
+    name: str, text: str, input_schema: Mapping[str, Json], run: RunProgram, *, description: str = "",
+    output_schema: Mapping[str, Json] | None = None, **options: Unpack[TimedSpecOptions],
+) -> Tool:  # fmt: skip
     """A tool that runs `text` with `run`, as the module says; `UsageError` if the text is no Python."""
     spec = ToolSpec(
-        name=name,
-        python_name=python_name(name),
-        description=description,
-        input_schema=input_schema,
-        output_schema=output_schema,
-        source="program",
-        **options,
-    )
+        name=name, python_name=python_name(name), description=description, input_schema=input_schema,
+        output_schema=output_schema, source="program", **options,
+    )  # fmt: skip
     head, body = _split(name, text)
 
     async def call_within(arguments: Mapping[str, Any], context: CallContext) -> Value:

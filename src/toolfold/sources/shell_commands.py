@@ -54,13 +54,10 @@ async def run_command(
     """Run a command in a process group that is killed with it, or when cancelled; `ToolError` if it prints too much."""
     loop = asyncio.get_running_loop()
     transport, protocol = await loop.subprocess_exec(
-        lambda: _CommandProtocol(loop, max_output_bytes),
-        *argv,
-        stdin=asyncio.subprocess.DEVNULL if stdin is None else asyncio.subprocess.PIPE,
-        cwd=cwd,
-        env=dict(env),
+        lambda: _CommandProtocol(loop, max_output_bytes), *argv,
+        stdin=asyncio.subprocess.DEVNULL if stdin is None else asyncio.subprocess.PIPE, cwd=cwd, env=dict(env),
         start_new_session=True,
-    )
+    )  # fmt: skip
     try:
         if stdin is not None:
             _write(transport, stdin)
@@ -147,23 +144,12 @@ ENVIRONMENT: Final = ("HOME", "LANG", "LC_ALL", "PATH", "TMPDIR", "TZ")
 
 
 def shell_tool(
-    name: str,
-    argv: Template,
-    *,
-    description: str = "",
-    input_schema: Mapping[str, Json] | None = None,
-    output: Literal["text", "json"] = "text",
-    output_schema: Mapping[str, Json] | None = None,
-    stdin: str | None = None,
-    cwd: str | None = None,
-    environment: Collection[str] = ENVIRONMENT,
-    variables: Mapping[str, str] | None = None,
-    allow_options: Collection[str] = (),
-    ok_codes: Collection[int] = (0,),
-    timeout_seconds: float = 60.0,
-    max_output_bytes: int = 10 * MIB,
-    **options: Unpack[SpecOptions],
-) -> Tool:
+    name: str, argv: Template, *, description: str = "", input_schema: Mapping[str, Json] | None = None,
+    output: Literal["text", "json"] = "text", output_schema: Mapping[str, Json] | None = None, stdin: str | None = None,
+    cwd: str | None = None, environment: Collection[str] = ENVIRONMENT, variables: Mapping[str, str] | None = None,
+    allow_options: Collection[str] = (), ok_codes: Collection[int] = (0,), timeout_seconds: float = 60.0,
+    max_output_bytes: int = 10 * MIB, **options: Unpack[SpecOptions],
+) -> Tool:  # fmt: skip
     """A tool that runs a command and returns what it prints; see the module for the template.
 
     Args:
@@ -200,12 +186,9 @@ def shell_tool(
         command = list(template.fill(values, allow_options))
         inherited = {key: os.environ[key] for key in environment if key in os.environ}
         result = await run_command(
-            command,
-            cwd=cwd,
-            env={**inherited, **(variables or {})},
-            stdin=template.fill_stdin(values),
+            command, cwd=cwd, env={**inherited, **(variables or {})}, stdin=template.fill_stdin(values),
             max_output_bytes=max_output_bytes,
-        )
+        )  # fmt: skip
         if result.code not in ok_codes:
             raise ToolError(_failure(result))
         return _value(result.stdout, output)
@@ -329,11 +312,9 @@ def _schema(input_schema: Mapping[str, Json] | None, template: _Template) -> Map
     if input_schema is not None:
         return input_schema
     return {
-        "type": "object",
-        "properties": {name: {"type": "string"} for name in template.names},
-        "required": list(template.names),
-        "additionalProperties": False,
-    }
+        "type": "object", "properties": {name: {"type": "string"} for name in template.names},
+        "required": list(template.names), "additionalProperties": False,
+    }  # fmt: skip
 
 
 def _check_names(tool: str, template: _Template, schema: Mapping[str, Json], allow_options: Collection[str]) -> None:

@@ -13,33 +13,15 @@ if TYPE_CHECKING:
     from toolfold.tools.tool import parse_allowed_callers, python_name
 
 __all__ = [
-    "Breaker",
-    "Cache",
-    "CallRequest",
-    "Catalog",
-    "Concurrency",
-    "Handler",
-    "Index",
-    "Retry",
-    "Router",
-    "Tool",
-    "describe",
-    "parse_allowed_callers",
-    "python_name",
-    "wrappers",
-]
+    "Breaker", "Cache", "CallRequest", "Catalog", "Concurrency", "Handler", "Index", "Retry", "Router", "Tool",
+    "describe", "parse_allowed_callers", "python_name", "wrappers",
+]  # fmt: skip
 
 __getattr__ = lazy_exports(
     __name__,
-    {
-        "Breaker": "toolfold.tools.router_steps",
-        "Cache": "toolfold.tools.router_steps",
-        "Concurrency": "toolfold.tools.router_steps",
-        "Index": "toolfold.tools.search",
-        "Retry": "toolfold.tools.router_steps",
-        "describe": "toolfold.tools.search",
-        "parse_allowed_callers": "toolfold.tools.tool",
-        "python_name": "toolfold.tools.tool",
-        "wrappers": "toolfold.tools.router_steps",
-    },
-)
+    {"Breaker": "toolfold.tools.router_steps", "Cache": "toolfold.tools.router_steps",
+     "Concurrency": "toolfold.tools.router_steps", "Index": "toolfold.tools.search",
+     "Retry": "toolfold.tools.router_steps", "describe": "toolfold.tools.search",
+     "parse_allowed_callers": "toolfold.tools.tool", "python_name": "toolfold.tools.tool",
+     "wrappers": "toolfold.tools.router_steps"},
+)  # fmt: skip

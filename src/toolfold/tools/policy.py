@@ -36,15 +36,10 @@ class Policy:
     """
 
     def __init__(
-        self,
-        *,
-        allow: Iterable[str] | None = None,
-        block: Iterable[str] = (),
-        ask: Iterable[str] = (),
-        ask_destructive: bool = False,
-        max_calls: Mapping[str, int] | None = None,
+        self, *, allow: Iterable[str] | None = None, block: Iterable[str] = (), ask: Iterable[str] = (),
+        ask_destructive: bool = False, max_calls: Mapping[str, int] | None = None,
         when: Condition | Mapping[str, Condition] | None = None,
-    ) -> None:
+    ) -> None:  # fmt: skip
         self._allow = None if allow is None else Globs(allow)
         self._block = Globs(block)
         self._ask = Globs(ask)

@@ -89,13 +89,9 @@ class Router:
     """Serves calls from one catalog; never raises for a tool."""
 
     def __init__(
-        self,
-        catalog: Catalog,
-        *,
-        default_timeout_seconds: float | None = None,
-        max_reply_bytes: int | None = None,
+        self, catalog: Catalog, *, default_timeout_seconds: float | None = None, max_reply_bytes: int | None = None,
         wrappers: Sequence[Wrapper] = (),
-    ) -> None:
+    ) -> None:  # fmt: skip
         self.catalog = catalog
         self._default_timeout_seconds = default_timeout_seconds
         self._max_reply_bytes = max_reply_bytes
@@ -106,14 +102,9 @@ class Router:
         self._recorded_paths: dict[str, Handler] = {}
 
     async def serve(
-        self,
-        call: Call,
-        *,
-        caller: Caller = "code",
-        max_reply_bytes: int | None = None,
-        context: CallContext | None = None,
-        recorded: Reply | None = None,
-    ) -> Reply:
+        self, call: Call, *, caller: Caller = "code", max_reply_bytes: int | None = None,
+        context: CallContext | None = None, recorded: Reply | None = None,
+    ) -> Reply:  # fmt: skip
         """The reply to one call, whatever the tool does; only a cancel of this very task comes through.
 
         Where a reply is on `recorded`, the tool is not called, but whoever may refuse the call still may.

@@ -537,15 +537,10 @@ def _queueing(slots: PerLoop[asyncio.Semaphore], rest: Handler) -> Handler:
 
 
 def wrappers(
-    *,
-    policy: Policy | None = None,
-    cache: Cache | None = None,
-    breaker: Breaker | None = None,
-    retry: Retry | None = None,
-    concurrency: Concurrency | None = None,
-    clock: StepClock | None = None,
+    *, policy: Policy | None = None, cache: Cache | None = None, breaker: Breaker | None = None,
+    retry: Retry | None = None, concurrency: Concurrency | None = None, clock: StepClock | None = None,
     error_details: bool = True,
-) -> tuple[Wrapper, ...]:
+) -> tuple[Wrapper, ...]:  # fmt: skip
     """The steps for one `Router`, outermost first.
 
     `None` is the default of each: memory, breaker and retry are on, everything is allowed, nothing queues. Without

@@ -408,9 +408,7 @@ SEARCH_SPEC: Final = ToolSpec(
             "type": "object",
             "title": "FoundTool",
             "properties": {
-                "name": {"type": "string"},
-                "description": {"type": "string"},
-                "domain": {"type": "string"},
+                "name": {"type": "string"}, "description": {"type": "string"}, "domain": {"type": "string"},
                 "signature": {"type": "string"},
             },
             "required": ["name", "description"],
@@ -420,4 +418,4 @@ SEARCH_SPEC: Final = ToolSpec(
     examples=({"query": "expenses of a user", "limit": 3},),
     read_only=True,
     source="toolfold",
-)
+)  # fmt: skip

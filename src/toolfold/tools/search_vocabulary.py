@@ -271,15 +271,12 @@ _PLACE: Final = r"\b(?:[Aa]round|[Aa]t|[Ff]or|[Ff]rom|[Ii]n|[Nn]ear|[Tt]o)\s(?:t
 _KINDS: Final = tuple(
     (re.compile(pattern, flags), tuple(stem(word) for word in words.split()))
     for pattern, flags, words in (
-        (_DATE, re.IGNORECASE, "date day"),
-        (_TIME, re.IGNORECASE, "time hour"),
-        (r"https?://|\bwww\.", re.IGNORECASE, "url link uri"),
-        (r"\w@\w", 0, "email mail address"),
+        (_DATE, re.IGNORECASE, "date day"), (_TIME, re.IGNORECASE, "time hour"),
+        (r"https?://|\bwww\.", re.IGNORECASE, "url link uri"), (r"\w@\w", 0, "email mail address"),
         (r"\d{1,3}\.\d{1,12}\W{1,3}(?:[NS]\W{1,2})?-?\d{1,3}\.\d", 0, "latitude coordinates"),
-        (r"[$€£¥]\s?\d", 0, "amount price cost budget"),
-        (_PLACE, 0, "city location place"),
+        (r"[$€£¥]\s?\d", 0, "amount price cost budget"), (_PLACE, 0, "city location place"),
     )
-)
+)  # fmt: skip
 
 
 def argument_words(query: str) -> list[tuple[str, ...]]:

@@ -174,20 +174,16 @@ _Reader: TypeAlias = Callable[[_Shaper, Any, int], Value]
 
 # The first that fits wins, so a type stands before its bases.
 _BY_BASE: Final[tuple[tuple[type | tuple[type, ...], _Reader], ...]] = (
-    (Enum, lambda shaper, obj, depth: shaper.value(obj.value, depth)),
-    (str, lambda _, obj, __: str.__str__(obj)),
-    (int, lambda _, obj, __: int.__int__(obj)),
-    (float, lambda _, obj, __: float.__float__(obj)),
-    ((datetime, date, time), lambda _, obj, __: obj.isoformat()),
-    (timedelta, lambda _, obj, __: obj.total_seconds()),
+    (Enum, lambda shaper, obj, depth: shaper.value(obj.value, depth)), (str, lambda _, obj, __: str.__str__(obj)),
+    (int, lambda _, obj, __: int.__int__(obj)), (float, lambda _, obj, __: float.__float__(obj)),
+    ((datetime, date, time), lambda _, obj, __: obj.isoformat()), (timedelta, lambda _, obj, __: obj.total_seconds()),
     ((Decimal, Fraction, complex), lambda _, obj, __: simplify(obj)),
     ((uuid.UUID, PurePath, IPv4Address, IPv6Address, IPv4Network, IPv6Network), lambda _, obj, __: str(obj)),
-    ((bytes, bytearray, memoryview), lambda _, obj, __: bytes(obj)),
-    (Mapping, _Shaper.record),
+    ((bytes, bytearray, memoryview), lambda _, obj, __: bytes(obj)), (Mapping, _Shaper.record),
     (range, lambda shaper, obj, depth: (_refuse if len(obj) > LONGEST_RANGE else _Shaper.items)(shaper, obj, depth)),
     ((list, tuple, deque, KeysView, ValuesView, ItemsView), _Shaper.items),
     ((set, frozenset), lambda shaper, obj, depth: shaper.items(in_order(obj), depth)),
-)
+)  # fmt: skip
 
 
 @lru_cache(maxsize=1024)

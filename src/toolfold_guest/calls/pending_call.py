@@ -174,15 +174,9 @@ class Maker:
     __slots__ = ("_arguments", "_channel", "_last_id", "index", "is_read_only", "line", "name")
 
     def __init__(
-        self,
-        name: str,
-        index: int,
-        arguments: Callable[[], dict[str, Any]],
-        channel: Any,
-        *,
-        line: int,
+        self, name: str, index: int, arguments: Callable[[], dict[str, Any]], channel: Any, *, line: int,
         is_read_only: bool,
-    ) -> None:
+    ) -> None:  # fmt: skip
         self.name, self.index, self.line, self.is_read_only = name, index, line, is_read_only
         self._arguments, self._channel = arguments, channel
         self._last_id = channel.unsent.last_id

@@ -12,18 +12,10 @@ from toolfold_guest.describe import parquet, tables
 
 MOST_FILES = 100
 _KINDS: dict[str, Callable[[str], dict[str, Any]]] = {
-    ".csv": tables.csv_file,
-    ".tsv": tables.csv_file,
-    ".json": tables.json_file,
-    ".jsonl": tables.json_lines,
-    ".ndjson": tables.json_lines,
-    ".xlsx": tables.workbook,
-    ".xlsm": tables.workbook,
-    ".parquet": parquet.parquet_file,
-    ".db": tables.sqlite_file,
-    ".sqlite": tables.sqlite_file,
-    ".sqlite3": tables.sqlite_file,
-}
+    ".csv": tables.csv_file, ".tsv": tables.csv_file, ".json": tables.json_file, ".jsonl": tables.json_lines,
+    ".ndjson": tables.json_lines, ".xlsx": tables.workbook, ".xlsm": tables.workbook, ".parquet": parquet.parquet_file,
+    ".db": tables.sqlite_file, ".sqlite": tables.sqlite_file, ".sqlite3": tables.sqlite_file,
+}  # fmt: skip
 
 
 class Descriptions(list[dict[str, Any]]):

@@ -14,17 +14,8 @@ _TYPES = ("bool", "int", "int", "date", "float", "float", "bytes", "bytes")
 """Physical types, by number; the 96-bit integer is an old date."""
 _CONVERTED = {0: "str", 4: "str", 5: "decimal", 6: "date", 9: "date", 10: "date", 11: "dict", 3: "list", 1: "dict"}
 _LOGICAL = {
-    1: "str",
-    2: "dict",
-    3: "list",
-    4: "str",
-    5: "decimal",
-    6: "date",
-    7: "time",
-    8: "date",
-    12: "dict",
-    14: "str",
-}
+    1: "str", 2: "dict", 3: "list", 4: "str", 5: "decimal", 6: "date", 7: "time", 8: "date", 12: "dict", 14: "str",
+}  # fmt: skip
 
 
 def parquet_file(path: str) -> dict[str, Any]:

@@ -26,13 +26,9 @@ CONTROL_FD: Final = 3
 MAX_MESSAGE_BYTES: Final = 1 << 20
 _STACK_BYTES: Final = 8 * 1024 * 1024
 _NAMESPACES: Final = {
-    "mount": kernel_calls.NEWNS,
-    "pid": kernel_calls.NEWPID,
-    "net": kernel_calls.NEWNET,
-    "ipc": kernel_calls.NEWIPC,
-    "uts": kernel_calls.NEWUTS,
-    "cgroup": kernel_calls.NEWCGROUP,
-}
+    "mount": kernel_calls.NEWNS, "pid": kernel_calls.NEWPID, "net": kernel_calls.NEWNET, "ipc": kernel_calls.NEWIPC,
+    "uts": kernel_calls.NEWUTS, "cgroup": kernel_calls.NEWCGROUP,
+}  # fmt: skip
 _NAMESPACE_ADVICE: Final = (
     "allow user namespaces for this user (sysctl user.max_user_namespaces, kernel.unprivileged_userns_clone, "
     "kernel.apparmor_restrict_unprivileged_userns; in a container its seccomp profile), or ask for isolation 'landlock'"

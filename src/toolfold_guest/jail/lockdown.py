@@ -389,14 +389,10 @@ def compile_base(machine: Machine, *, is_shell: bool = False) -> bytes:
     numbers = {
         number
         for table in (
-            machine.allowed,
-            machine.attributes,
-            machine.checked,
-            machine.setup,
-            machine.shell if is_shell else {},
+            machine.allowed, machine.attributes, machine.checked, machine.setup, machine.shell if is_shell else {},
         )
         for number in table.values()
-    }
+    }  # fmt: skip
     program = [_load(_ARCH_OFFSET), *_unless(_EQUAL, machine.audit_arch, _KILL), _load(_NUMBER_OFFSET)]
     if machine.has_x32:
         program += [Instruction(_AT_LEAST, 0, 1, _X32_BIT), _return(_KILL)]

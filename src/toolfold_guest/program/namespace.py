@@ -57,17 +57,11 @@ class Namespace:
         pending_call.install()
         self._channel.habits.has_pending = True
         names.update(
-            {
-                compiler.VALUE_NAME: pending_call.value_of,
-                compiler.DEEP_NAME: pending_call.deep_value_of,
-                compiler.USE_NAME: pending_call.use,
-                compiler.TOGETHER_NAME: pending_call.together,
-                compiler.ALL_NAME: pending_call.all_of,
-                compiler.AWAIT_NAME: pending_call.awaited_value,
-                compiler.AWAIT_ALL_NAME: pending_call.await_all,
-                compiler.GETATTR_NAME: get_tool,
-            }
-        )
+            {compiler.VALUE_NAME: pending_call.value_of, compiler.DEEP_NAME: pending_call.deep_value_of,
+             compiler.USE_NAME: pending_call.use, compiler.TOGETHER_NAME: pending_call.together,
+             compiler.ALL_NAME: pending_call.all_of, compiler.AWAIT_NAME: pending_call.awaited_value,
+             compiler.AWAIT_ALL_NAME: pending_call.await_all, compiler.GETATTR_NAME: get_tool}
+        )  # fmt: skip
         for name in mentioned:
             if name.startswith(PENDING_PREFIX):
                 names[name] = self.pending(name.removeprefix(PENDING_PREFIX))
@@ -286,14 +280,9 @@ class Pages:
     """
 
     def __init__(
-        self,
-        name: str,
-        ways: tuple[Callable[[], Any], Callable[[], Any]],
-        /,
-        *args: Any,
-        max_pages: int | None = None,
+        self, name: str, ways: tuple[Callable[[], Any], Callable[[], Any]], /, *args: Any, max_pages: int | None = None,
         **kwargs: Any,
-    ) -> None:
+    ) -> None:  # fmt: skip
         self._name = name
         self._awaitable, self._blocking = ways
         self._args, self._kwargs, self._max_pages = args, kwargs, max_pages

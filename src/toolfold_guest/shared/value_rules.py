@@ -93,19 +93,16 @@ TABLE: Final = (
     ("set, frozenset", "list, sorted if the members are comparable, otherwise by their text"),
     ("dict, other mapping, dataclass, pydantic model, attrs class, msgspec struct", "object"),
     ("a key that is not a string", "a string, as in JSON; a date in ISO 8601, tuples and bytes as Python prints them"),
-    ("datetime, date, time", "ISO 8601 text"),
-    ("timedelta", "seconds"),
-    ("enum", "its value"),
+    ("datetime, date, time", "ISO 8601 text"), ("timedelta", "seconds"), ("enum", "its value"),
     ("UUID, path, IP address, URL", "text"),
     ("`Decimal`, mpmath `mpf`, sympy number", "number if no digit is lost, otherwise exact text"),
     ("`Fraction`, sympy rational", "integer if it is one, otherwise text such as `1/3`"),
-    ("`complex`, mpmath `mpc`", "text such as `1+2j`"),
-    ("sympy expression; matrix", "text; list of rows"),
+    ("`complex`, mpmath `mpc`", "text such as `1+2j`"), ("sympy expression; matrix", "text; list of rows"),
     ("numpy scalar; array; structured array", "number or text; list; list of objects"),
     ("DataFrame", "list of objects, one per row; an index other than row numbers comes first, as columns"),
     ("Series", "list; an object keyed by its labels if they are not row numbers"),
     ("pandas Index, array; `Timestamp`, `NaT`, `NA`; `Period`, `Interval`", "list; ISO 8601 text, null; text"),
-)
+)  # fmt: skip
 """Of the types in the first column comes what the second says, in arguments, values and replies."""
 
 _LISTED: Final = (deque, KeysView, ValuesView, ItemsView, types.GenericAlias, tuple)

@@ -322,8 +322,6 @@ _set_handler = signal.signal
 _own_pid = os.getpid
 _process_ids = itertools.count(2)
 CHANGES: dict[str, Callable[[Any], None]] = {
-    "concurrent.futures.process": _change_executor,
-    "multiprocessing": _change_package,
-    "multiprocessing.managers": _change_managers,
-    "multiprocessing.pool": _change_pool,
-}
+    "concurrent.futures.process": _change_executor, "multiprocessing": _change_package,
+    "multiprocessing.managers": _change_managers, "multiprocessing.pool": _change_pool,
+}  # fmt: skip

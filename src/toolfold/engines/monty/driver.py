@@ -165,14 +165,9 @@ class ReplyWaiter:
     """The program's waits for replies and for its clock."""
 
     def __init__(
-        self,
-        calls: MontyCalls,
-        outbox: MontyOutbox,
-        tape: MontyTape,
-        *,
-        snapshot: Callable[[Step, int], bytes],
+        self, calls: MontyCalls, outbox: MontyOutbox, tape: MontyTape, *, snapshot: Callable[[Step, int], bytes],
         report_waiting: bool,
-    ) -> None:
+    ) -> None:  # fmt: skip
         self.inbox: queue.SimpleQueue[Message] = queue.SimpleQueue()
         self.clock = MontyClock()
         self.timers = Timers(self.clock)
@@ -372,11 +367,9 @@ class Driver:
         hints = parallel_hints(self._toolbox.in_place)
         unmade = describe_calls((call.tool, call.line) for call in self._calls.take_unsent())
         return Ended(
-            status="finished",
-            value=value,
-            notes=(*notes[:MOST_NOTES], *hints),
+            status="finished", value=value, notes=(*notes[:MOST_NOTES], *hints),
             unmade_calls=tuple(unmade[:MOST_UNMADE]),
-        )
+        )  # fmt: skip
 
     # what Monty asks for
 
@@ -454,19 +447,11 @@ class Driver:
             return b""
         files, folders = self._files.dump()
         state = MontyState(
-            dump=dump,
-            calls=self._calls.call_count,
-            replies_seen=self._calls.replies_seen,
-            open=self._calls.open,
-            pending_replies=self._calls.pending_replies,
-            settled=self._calls.settled,
-            timers=self.waits.timers.remaining(),
-            waits_for=waits_for,
-            kept_bytes=self._outbox.kept_bytes,
-            files=files,
-            folders=folders,
-            media=[str(media_id) for media_id in self._media.ids],
-        )
+            dump=dump, calls=self._calls.call_count, replies_seen=self._calls.replies_seen, open=self._calls.open,
+            pending_replies=self._calls.pending_replies, settled=self._calls.settled,
+            timers=self.waits.timers.remaining(), waits_for=waits_for, kept_bytes=self._outbox.kept_bytes, files=files,
+            folders=folders, media=[str(media_id) for media_id in self._media.ids],
+        )  # fmt: skip
         return encode(state)
 
 

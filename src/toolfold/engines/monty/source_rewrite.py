@@ -15,18 +15,11 @@ from toolfold_guest.shared.call_style import ASYNC_PREFIX, awaited_attributes, i
 
 # What Monty's own modules lack or do differently, and the name of the prelude that is used instead.
 _INSTEAD: Final = {
-    "json.loads": "__loads__",
-    "asyncio.create_task": "__task__",
-    "asyncio.ensure_future": "__task__",
-    "asyncio.wait_for": "__wait_for__",
-    "asyncio.TimeoutError": "TimeoutError",
-    "asyncio.Semaphore": "__Semaphore__",
-    "asyncio.BoundedSemaphore": "__Semaphore__",
-    "asyncio.Lock": "__Semaphore__",
-    "re.sub": "__sub__",
-    "sys.exit": "__leave__",
-    "sys.stdout.write": "__write__",
-}
+    "json.loads": "__loads__", "asyncio.create_task": "__task__", "asyncio.ensure_future": "__task__",
+    "asyncio.wait_for": "__wait_for__", "asyncio.TimeoutError": "TimeoutError", "asyncio.Semaphore": "__Semaphore__",
+    "asyncio.BoundedSemaphore": "__Semaphore__", "asyncio.Lock": "__Semaphore__", "re.sub": "__sub__",
+    "sys.exit": "__leave__", "sys.stdout.write": "__write__",
+}  # fmt: skip
 
 # A bare `gather` may be called with the keyword that Monty's own lacks.
 _IMPORTED_INSTEAD: Final = {**_INSTEAD, "asyncio.gather": "__gather__"}

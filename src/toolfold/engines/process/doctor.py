@@ -113,19 +113,13 @@ async def examine(required: Isolation = "namespace", *, host_libraries: bool = F
         if all(finding.ok for finding in report.findings):
             reached = tier.name
     return Diagnosis(
-        kernel=platform.release(),
-        machine=platform.machine(),
-        python=platform.python_version(),
-        user=os.geteuid(),
+        kernel=platform.release(), machine=platform.machine(), python=platform.python_version(), user=os.geteuid(),
         layers=tuple(layers),
         canaries={tier.name: report.findings for tier, report in zip(tiers, reports, strict=True)},
         notes={tier.name: report.notes for tier, report in zip(tiers, reports, strict=True)},
-        libraries=tuple(jail_layout.library_modules()),
-        host_libraries=host_libraries,
-        tier=reached,
-        required=required,
+        libraries=tuple(jail_layout.library_modules()), host_libraries=host_libraries, tier=reached, required=required,
         ok=_STRENGTH[reached] >= _STRENGTH.get(required, 0),
-    )
+    )  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -232,11 +226,8 @@ def _targets() -> Iterator[dict[str, Any]]:
         os.chmod(unix_socket, 0o777)  # noqa: S103  # in reach of anyone is what it is for
         unix.listen()
         yield {
-            "host_file": host_file,
-            "unix_socket": unix_socket,
-            "port": tcp.getsockname()[1],
-            "host_pid": os.getpid(),
-        }
+            "host_file": host_file, "unix_socket": unix_socket, "port": tcp.getsockname()[1], "host_pid": os.getpid(),
+        }  # fmt: skip
 
 
 def _reason(error: Exception) -> str:

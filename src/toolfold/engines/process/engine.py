@@ -320,10 +320,7 @@ class GuestLease:
     guest: Guest
 
     def __init__(
-        self,
-        pool_of: Callable[[], Coroutine[Any, Any, Pool]],
-        session_guests: SessionGuests,
-        order: Order,
+        self, pool_of: Callable[[], Coroutine[Any, Any, Pool]], session_guests: SessionGuests, order: Order
     ) -> None:
         self._pool_of = pool_of
         self._session_guests = session_guests

@@ -107,22 +107,14 @@ def jailed(
         links += shell_commands.links(f"{HOME}/bin/python3")
     # The whole environment: nothing of the host's is inherited.
     environment = {
-        **_ENVIRONMENT,
-        "LD_LIBRARY_PATH": f"{HOME}/lib:{HOME}/{sys.platlibdir}:{HOME}/bin",
-        "PYTHONHOME": HOME,
+        **_ENVIRONMENT, "LD_LIBRARY_PATH": f"{HOME}/lib:{HOME}/{sys.platlibdir}:{HOME}/bin", "PYTHONHOME": HOME,
         "PYTHONPATH": f"{HOME}/guest",
-    }
+    }  # fmt: skip
     return Layout(
-        arguments=_arguments(f"{HOME}/bin/python3"),
-        environment=environment,
-        sys_path=tuple(sites),
-        binds=tuple(binds),
-        copies=tuple(copies),
-        hidden=(*[f"{home_stdlib}/{name}" for name in _PACKAGE_FOLDERS], *_system_packages()),
-        links=tuple(links),
-        readable_folders=("/",),
-        set_paths=set_paths,
-    )
+        arguments=_arguments(f"{HOME}/bin/python3"), environment=environment, sys_path=tuple(sites), binds=tuple(binds),
+        copies=tuple(copies), hidden=(*[f"{home_stdlib}/{name}" for name in _PACKAGE_FOLDERS], *_system_packages()),
+        links=tuple(links), readable_folders=("/",), set_paths=set_paths,
+    )  # fmt: skip
 
 
 def _packages(*, host_libraries: bool, with_copies: bool) -> tuple[list[str], list[Pair], list[Pair]]:
@@ -168,23 +160,15 @@ def in_place(folder: str, *, host_libraries: bool = False, sets: Sequence[Instal
     sources = [*sites, *entries.values(), *(library_set.folder for library_set in sets)]
     links += [(fonts, f"{folder}/share/fonts") for fonts in _fonts((path, path) for path in sources)]
     environment = {
-        **_ENVIRONMENT,
-        "HOME": folder,
-        "MPLCONFIGDIR": f"{folder}/matplotlib",
-        "PYTHONPATH": _parent(_guest()),
-        "TMPDIR": folder,
-        "XDG_DATA_DIRS": f"{folder}/share",
-    }
+        **_ENVIRONMENT, "HOME": folder, "MPLCONFIGDIR": f"{folder}/matplotlib", "PYTHONPATH": _parent(_guest()),
+        "TMPDIR": folder, "XDG_DATA_DIRS": f"{folder}/share",
+    }  # fmt: skip
     return Layout(
-        arguments=_arguments(_interpreter()),
-        environment=environment,
-        sys_path=tuple(sites),
-        links=tuple(links),
+        arguments=_arguments(_interpreter()), environment=environment, sys_path=tuple(sites), links=tuple(links),
         readable_folders=tuple(dict.fromkeys([*folders, _guest()])),
-        readable_files=tuple(_existing([*_PUBLIC_FILES, *_libraries(), *files])),
-        listed_folders=tuple(listed),
+        readable_files=tuple(_existing([*_PUBLIC_FILES, *_libraries(), *files])), listed_folders=tuple(listed),
         set_paths=set_paths,
-    )
+    )  # fmt: skip
 
 
 def _without_packages(folders: Iterable[str]) -> tuple[list[str], list[str], list[str]]:

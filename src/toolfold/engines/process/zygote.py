@@ -449,13 +449,7 @@ def _of_process(limits: Limits) -> Limits:
     """The limits that are set when a guest is forked; the others belong to the conversation."""
     plain = Limits()
     return replace(
-        limits,
-        wall_seconds=plain.wall_seconds,
-        output_bytes=plain.output_bytes,
-        value_bytes=plain.value_bytes,
-        sent_bytes=plain.sent_bytes,
-        reply_bytes=plain.reply_bytes,
-        calls=plain.calls,
-        calls_in_flight=plain.calls_in_flight,
-        program_bytes=plain.program_bytes,
-    )
+        limits, wall_seconds=plain.wall_seconds, output_bytes=plain.output_bytes, value_bytes=plain.value_bytes,
+        sent_bytes=plain.sent_bytes, reply_bytes=plain.reply_bytes, calls=plain.calls,
+        calls_in_flight=plain.calls_in_flight, program_bytes=plain.program_bytes,
+    )  # fmt: skip

@@ -194,28 +194,18 @@ def _send_orders(control: socket.socket, places: jail_layout.Layout, plan: Launc
         "layers": sorted(plan.tier.layers), "folder": folder, "sys_path": places.sys_path, "profile": plan.profile,
     }  # fmt: skip
     builder = {
-        "arguments": places.arguments,
-        "environment": places.environment,
-        "binds": places.binds,
-        "copies": places.copies,
-        "hidden": places.hidden,
-        "links": places.links,
+        "arguments": places.arguments, "environment": places.environment, "binds": places.binds,
+        "copies": places.copies, "hidden": places.hidden, "links": places.links,
         "readable": [source for source, _ in places.binds] or [*places.readable_folders, *places.readable_files],
-    }
+    }  # fmt: skip
     own = plan.preloaded
     zygote = {
-        "library_set": plan.library_set if own is None else "bare",
-        "set_paths": places.set_paths,
-        "own_set": () if own is None else (places.set_paths[own.name], *own.preload),
-        "modules": plan.modules,
-        "runs_programs": plan.runs_programs,
-        "loop_module": plan.loop_module,
-        "limits": dataclasses.asdict(plan.limits),
-        "readable_folders": places.readable_folders,
-        "readable_files": places.readable_files,
-        "listed_folders": places.listed_folders,
-        "most_processes": most_processes(),
-    }
+        "library_set": plan.library_set if own is None else "bare", "set_paths": places.set_paths,
+        "own_set": () if own is None else (places.set_paths[own.name], *own.preload), "modules": plan.modules,
+        "runs_programs": plan.runs_programs, "loop_module": plan.loop_module, "limits": dataclasses.asdict(plan.limits),
+        "readable_folders": places.readable_folders, "readable_files": places.readable_files,
+        "listed_folders": places.listed_folders, "most_processes": most_processes(),
+    }  # fmt: skip
     for part in (builder, zygote):
         control.send(json.dumps({**both, **part}).encode())
 
@@ -266,11 +256,9 @@ class SingleUseServer:
 def _plan_of(text: str, limits: Limits, isolation: str, sets: Sequence[InstalledSet]) -> LaunchPlan:
     mounted = _set_of(text, sets)
     return LaunchPlan(
-        tier=tier_named(isolation),
-        limits=jail_layout.with_room(limits, mounted),
-        sets=() if mounted is None else (mounted,),
-        modules=modules_of(text),
-    )
+        tier=tier_named(isolation), limits=jail_layout.with_room(limits, mounted),
+        sets=() if mounted is None else (mounted,), modules=modules_of(text),
+    )  # fmt: skip
 
 
 def modules_of(text: str) -> tuple[str, ...]:

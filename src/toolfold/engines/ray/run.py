@@ -119,20 +119,12 @@ class RayRun:
         self._own.names = granted.own if order.may_serve else frozenset()
         link.send(
             wire_messages.Open(
-                run=self._key,
-                grant=granted.number,
-                program=order.program,
-                limits=limits,
-                files=tuple(order.files),
-                session=order.session,
-                seed=self._seed,
-                wakes=None if tape is None else tape.wakes,
-                clocks=() if tape is None else tape.clocks,
-                report_waiting=order.report_waiting,
-                may_serve=order.may_serve,
-                settled=tuple(past.settled),
+                run=self._key, grant=granted.number, program=order.program, limits=limits, files=tuple(order.files),
+                session=order.session, seed=self._seed, wakes=None if tape is None else tape.wakes,
+                clocks=() if tape is None else tape.clocks, report_waiting=order.report_waiting,
+                may_serve=order.may_serve, settled=tuple(past.settled),
             )
-        )
+        )  # fmt: skip
         for reply in past.replies:
             link.send(wire_messages.RunReply(self._key, reply))
 

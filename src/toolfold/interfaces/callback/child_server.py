@@ -156,12 +156,9 @@ def parse_request(arguments: dict[str, Any], workspace: Path | None) -> Callback
         location = ".".join(str(part) for part in first["loc"])
         raise UsageError(f"argument {location!r} of {TOOL_NAME!r}: {first['msg']}") from error
     return CallbackRequest(
-        code=options.code,
-        filename=options.filename,
-        timeout_seconds=options.timeout,
-        tools_available=options.tools_available,
-        workspace=workspace,
-    )
+        code=options.code, filename=options.filename, timeout_seconds=options.timeout,
+        tools_available=options.tools_available, workspace=workspace,
+    )  # fmt: skip
 
 
 def _has_extension(ctx: ServerRequestContext[Any, Any]) -> bool:

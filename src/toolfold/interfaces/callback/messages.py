@@ -115,14 +115,11 @@ def to_json(outcome: Outcome, entries: Sequence[ForwardedCall], frame: Frame) ->
     failing_entry = _failing_entry(outcome, entries)
     stderr = _with_cause(outcome.stderr, failing_entry)
     return _dump(
-        frame,
-        entries,
-        success=outcome.status == "finished",
+        frame, entries, success=outcome.status == "finished",
         stdout=f"{first_line(outcome)}\n".lstrip() + outcome.stdout + (TRUNCATED if outcome.stdout_cut_bytes else ""),
-        stderr=stderr + (TRUNCATED if outcome.stderr_cut_bytes else ""),
-        return_value=value_as_json(outcome.value),
+        stderr=stderr + (TRUNCATED if outcome.stderr_cut_bytes else ""), return_value=value_as_json(outcome.value),
         error=_error(outcome, stderr),
-    )
+    )  # fmt: skip
 
 
 def error_json(error: ToolfoldError, frame: Frame, entries: Sequence[ForwardedCall] = ()) -> str:
@@ -136,31 +133,22 @@ def _dump(
 ) -> str:  # fmt: skip
     limit = frame.timeout_seconds
     return json.dumps(
-        {
-            "success": success,
-            "execution_time_seconds": 0.0 if frame.began is None else round(time.perf_counter() - frame.began, 3),
-            "timeout_limit_seconds": int(limit) if limit == int(limit) else limit,
-            "stdout": stdout,
-            "stderr": stderr,
-            "tool_calls": [_call(entry) for entry in entries],
-            "tool_results": [_result(entry) for entry in entries],
-            "return_value": return_value,
-            "error": error,
-            "file_path": frame.file_path,
-        },
+        {"success": success,
+         "execution_time_seconds": 0.0 if frame.began is None else round(time.perf_counter() - frame.began, 3),
+         "timeout_limit_seconds": int(limit) if limit == int(limit) else limit, "stdout": stdout, "stderr": stderr,
+         "tool_calls": [_call(entry) for entry in entries], "tool_results": [_result(entry) for entry in entries],
+         "return_value": return_value, "error": error, "file_path": frame.file_path},
         indent=2,
         ensure_ascii=False,
-    )
+    )  # fmt: skip
 
 
 def _call(entry: ForwardedCall) -> Json:
     return {
-        "tool_name": entry.call.name,
-        "args": entry.call.arguments,
-        "tool_call_id": entry.call.id,
+        "tool_name": entry.call.name, "args": entry.call.arguments, "tool_call_id": entry.call.id,
         "parsed": entry.reply is not None and entry.reply.parsed,
         "has_error": entry.reply is None or entry.error is not None,
-    }
+    }  # fmt: skip
 
 
 def _result(entry: ForwardedCall) -> Json:

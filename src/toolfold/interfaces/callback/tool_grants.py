@@ -25,13 +25,11 @@ _CALL_TOOL: Final = ToolSpec(
     python_name=CALL_TOOL,
     description="Calls a tool by its name.",
     input_schema={
-        "type": "object",
-        "properties": {_NAME_ARGUMENT: {"type": "string"}},
-        "required": [_NAME_ARGUMENT],
+        "type": "object", "properties": {_NAME_ARGUMENT: {"type": "string"}}, "required": [_NAME_ARGUMENT],
         "additionalProperties": True,
     },
     source="parent",
-)
+)  # fmt: skip
 _ANY_TOOL: Final = ToolSpec(
     name=ANY_TOOL,
     python_name=ANY_TOOL,
@@ -83,13 +81,11 @@ def grant_by_name(names: Collection[str], reserved_names: Collection[str]) -> tu
 
 def _spec(tool: ListedTool, identifier: str) -> ToolSpec:
     return ToolSpec(
-        name=tool.name,
-        python_name=identifier,
-        description=tool.description,
+        name=tool.name, python_name=identifier, description=tool.description,
         input_schema=bound_schema(tool.parameters, tool.name),
         output_schema=bound_schema(tool.output_schema, tool.name) if tool.output_schema is not None else None,
         source="parent",
-    )
+    )  # fmt: skip
 
 
 # Any: arguments are JSON.

@@ -25,12 +25,9 @@ from toolfold.interfaces.cli.shared_options import (
 )
 
 app = typer.Typer(
-    name="toolfold",
-    help="Run programs that language models write, in a sandbox, with your tools.",
-    context_settings={"help_option_names": ["-h", "--help"]},
-    pretty_exceptions_enable=False,
-    rich_markup_mode=None,
-)
+    name="toolfold", help="Run programs that language models write, in a sandbox, with your tools.",
+    context_settings={"help_option_names": ["-h", "--help"]}, pretty_exceptions_enable=False, rich_markup_mode=None,
+)  # fmt: skip
 app.add_typer(tools_app, name="tools")
 app.add_typer(runs_app, name="runs")
 app.add_typer(ledger_app, name="ledger")
@@ -95,8 +92,7 @@ def _run(
         ),
     ] = None,
     memory: Annotated[
-        str | None,
-        typer.Option(metavar="SIZE", help="Memory limit, such as 1GiB. Default: the config's, or 512MiB."),
+        str | None, typer.Option(metavar="SIZE", help="Memory limit, such as 1GiB. Default: the config's, or 512MiB.")
     ] = None,
     limits: Annotated[
         list[str] | None,
@@ -119,8 +115,7 @@ def _run(
         bool, typer.Option("--verbose", "-v", help="Print each tool call on stderr, as on a terminal, and the log.")
     ] = False,
     accept_no_isolation: Annotated[
-        bool,
-        typer.Option("--i-accept-that-programs-can-do-anything", help="Required for `--isolation none`."),
+        bool, typer.Option("--i-accept-that-programs-can-do-anything", help="Required for `--isolation none`.")
     ] = False,
     ledger: RecordOption = None,
     yes: Annotated[bool, typer.Option("--yes", help="Approve every call that needs approval.")] = False,

@@ -202,13 +202,9 @@ class Exit(IntEnum):
 
 
 _OF_STATUS: Final[dict[Status, Exit]] = {
-    "finished": Exit.FINISHED,
-    "failed": Exit.FAILED,
-    "rejected": Exit.USAGE,
-    "timeout": Exit.LIMIT,
-    "limit": Exit.LIMIT,
-    "cancelled": Exit.INTERRUPTED,
-}
+    "finished": Exit.FINISHED, "failed": Exit.FAILED, "rejected": Exit.USAGE, "timeout": Exit.LIMIT,
+    "limit": Exit.LIMIT, "cancelled": Exit.INTERRUPTED,
+}  # fmt: skip
 
 OF_ERROR: Final[dict[type[ToolfoldError], Exit]] = {
     **dict.fromkeys((errors.UsageError, errors.SealBroken), Exit.USAGE),

@@ -45,10 +45,8 @@ _PIPE_WIDTH: Final = 120
 _CALL_CELLS: Final = 46
 _BAR_CELLS: Final = 24
 _COVERS: Final = {
-    "call": "for this call",
-    "arguments": "for calls with these arguments",
-    "tool": "for this tool in this program",
-}
+    "call": "for this call", "arguments": "for calls with these arguments", "tool": "for this tool in this program",
+}  # fmt: skip
 
 
 def print_list(summaries: Sequence[ExecutionSummary], *, as_json: bool, is_filtered: bool = False) -> int:

@@ -320,22 +320,15 @@ def create_console(
             await watch.close()
 
     app = FastAPI(
-        title="toolfold console",
-        version=toolfold.__version__,
+        title="toolfold console", version=toolfold.__version__,
         description="The console's data, for your own programs. Send the browser's session cookie or an API key.",
-        lifespan=life,
-        openapi_url="/api/openapi.json",
-        docs_url=None,
-        redoc_url=None,
-        redirect_slashes=False,
-    )
+        lifespan=life, openapi_url="/api/openapi.json", docs_url=None, redoc_url=None, redirect_slashes=False,
+    )  # fmt: skip
     parts = (ledger, watch, runtime, access, gate)
     _add_api(
-        app,
-        QueryRoutes(*parts, is_hidden=hide_arguments),
-        Actions(*parts, is_hidden=hide_arguments),
+        app, QueryRoutes(*parts, is_hidden=hide_arguments), Actions(*parts, is_hidden=hide_arguments),
         EventStreams(*parts, is_hidden=hide_arguments),
-    )
+    )  # fmt: skip
     _Pages(access).add(app)
     if is_owner:
         app.add_middleware(Intakes, gate=gate, settings=_STANDALONE)

@@ -112,16 +112,13 @@ def of_history(history: ExecutionHistory, *, hidden: bool) -> dict[str, Json]:
     start_record = history.start_record
     program = start_record.program.sent_text
     return {
-        **{name: getattr(start_record, name) for name in _START},
-        "state": history.state,
-        "epoch": history.epoch,
+        **{name: getattr(start_record, name) for name in _START}, "state": history.state, "epoch": history.epoch,
         "is_whole": history.is_whole,
         "program": _without_arguments(program) if hidden and start_record.is_direct else program,
-        "tools": [spec.name for spec in start_record.tools],
-        "files": _files(start_record.files),
+        "tools": [spec.name for spec in start_record.tools], "files": _files(start_record.files),
         "limits": {name: getattr(start_record.limits, name) for name in _LIMITS},
         "outcome": None if history.outcome is None else of_outcome(history.outcome, hidden=hidden),
-    }
+    }  # fmt: skip
 
 
 def _files(files: Iterable[File]) -> list[dict[str, Json]]:
@@ -191,13 +188,10 @@ def of_call(history: ExecutionHistory, call_id: int, *, hidden: bool) -> dict[st
 def of_question(question: Moment, *, hidden: bool) -> dict[str, Json]:
     arguments = question.facts.get("arguments", {})
     return {
-        "call_id": question.call_id,
-        "tool": question.facts.get("tool", ""),
-        "line": question.facts.get("line", 0),
-        "at": question.at,
-        "arguments": None if hidden else fold_value(arguments),
+        "call_id": question.call_id, "tool": question.facts.get("tool", ""), "line": question.facts.get("line", 0),
+        "at": question.at, "arguments": None if hidden else fold_value(arguments),
         "digest": arguments_digest(arguments),
-    }
+    }  # fmt: skip
 
 
 def fold_value(value: Value) -> dict[str, Json]:

@@ -306,14 +306,10 @@ def _spec(definition: Item, identifier: str, callers: AllowedCallers) -> ToolSpe
     if schema["type"] != "object" or not jsonschema_rs.meta.is_valid(schema):
         raise UsageError(f"the input_schema of tool {definition['name']!r} is no JSON Schema of an object")
     return ToolSpec(
-        name=definition["name"],
-        python_name=identifier,
-        description=str(definition.get("description") or ""),
-        input_schema=bound_schema(schema, definition["name"]),
-        examples=tuple(definition.get("input_examples") or ()),
-        allowed_callers=callers,
-        source="caller",
-    )
+        name=definition["name"], python_name=identifier, description=str(definition.get("description") or ""),
+        input_schema=bound_schema(schema, definition["name"]), examples=tuple(definition.get("input_examples") or ()),
+        allowed_callers=callers, source="caller",
+    )  # fmt: skip
 
 
 # --- blocks ---------------------------------------------------------------------------------
@@ -334,12 +330,9 @@ def nested_tool_use(execution_id: str, call: Call, definition: Item, program: st
     # The block's own types know no later one.
     kind = _FIRST_CALLER if hosted == [_FIRST_CALLER] else _CALLER
     return {
-        "type": "tool_use",
-        "id": f"toolu_{execution_id}_{call.id}",
-        "name": call.tool,
-        "input": dict(call.arguments),
+        "type": "tool_use", "id": f"toolu_{execution_id}_{call.id}", "name": call.tool, "input": dict(call.arguments),
         "caller": {"type": kind, "tool_id": program},
-    }
+    }  # fmt: skip
 
 
 def as_result(tool_use_id: str, answer: ModelAnswer) -> Item:

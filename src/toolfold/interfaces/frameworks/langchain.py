@@ -78,14 +78,9 @@ def langchain_tool(
         return asyncio.run_coroutine_threadsafe(execute(**arguments), loop).result()
 
     return ProgramTool(
-        name=name,
-        description=entry.description(),
-        args_schema=dict(SCHEMA),
-        func=execute_elsewhere,
-        coroutine=execute,
-        response_format="content_and_artifact",
-        handle_tool_error=handle_failure,
-    )
+        name=name, description=entry.description(), args_schema=dict(SCHEMA), func=execute_elsewhere, coroutine=execute,
+        response_format="content_and_artifact", handle_tool_error=handle_failure,
+    )  # fmt: skip
 
 
 def from_langchain(tool: BaseTool, *, domain: str = "", allowed_callers: AllowedCallers = "both") -> Tool:
@@ -97,14 +92,10 @@ def from_langchain(tool: BaseTool, *, domain: str = "", allowed_callers: Allowed
         return await tool.ainvoke(dict(arguments))
 
     spec = ToolSpec(
-        name=tool.name,
-        python_name=python_name(tool.name),
-        domain=domain,
-        description=definition.get("description", ""),
-        input_schema=definition.get("parameters") or {"type": "object"},
-        allowed_callers=allowed_callers,
-        source="langchain",
-    )
+        name=tool.name, python_name=python_name(tool.name), domain=domain,
+        description=definition.get("description", ""), input_schema=definition.get("parameters") or {"type": "object"},
+        allowed_callers=allowed_callers, source="langchain",
+    )  # fmt: skip
     return Tool(spec=spec, call=call)
 
 

@@ -88,23 +88,11 @@ def instructions(title: str, definitions: Sequence[Mapping[str, Any]], example: 
     keys = ("name", "description", "parameters")
     functions = [{key: definition[key] for key in keys} for definition in definitions]
     return "\n".join(
-        [
-            f"# {title}",
-            "",
-            "Write a tool call in this form, one in a message, with the arguments as one JSON object:",
-            "",
-            "<tool_call>",
-            f"<tool_name>{definitions[0]['name']}</tool_name>",
-            "<arguments>",
-            json.dumps(example),
-            "</arguments>",
-            "</tool_call>",
-            "",
-            "<tools>",
-            *(json.dumps({"type": "function", "function": function}) for function in functions),
-            "</tools>",
-        ]
-    )
+        [f"# {title}", "", "Write a tool call in this form, one in a message, with the arguments as one JSON object:",
+         "", "<tool_call>", f"<tool_name>{definitions[0]['name']}</tool_name>", "<arguments>", json.dumps(example),
+         "</arguments>", "</tool_call>", "", "<tools>",
+         *(json.dumps({"type": "function", "function": function}) for function in functions), "</tools>"]
+    )  # fmt: skip
 
 
 def callable_tools(tools: Sequence[ToolSpec]) -> str:

@@ -28,14 +28,10 @@ class LocalTools(ActionTool):
     def get_available_tools(self) -> list[dict[str, Any]]:
         """Names, descriptions and schemas, as gem's `MCPTool` lists them."""
         return [
-            {
-                "name": tool.spec.name,
-                "description": tool.spec.description,
-                "parameters": dict(tool.spec.input_schema),
-                "output_schema": None if tool.spec.output_schema is None else dict(tool.spec.output_schema),
-            }
+            {"name": tool.spec.name, "description": tool.spec.description, "parameters": dict(tool.spec.input_schema),
+             "output_schema": None if tool.spec.output_schema is None else dict(tool.spec.output_schema)}
             for tool in self._tools.values()
-        ]
+        ]  # fmt: skip
 
     # Any: arguments are JSON.
     def execute_tool(self, tool_name: str, tool_args: dict[str, Any], tool_call_id: str) -> FiveValues:

@@ -179,16 +179,10 @@ class ProgrammaticToolCallingTool(ActionTool):
     tool_type = "programmatic_tool_calling"
 
     def __init__(
-        self,
-        line: ChildRunner,
-        *,
-        tool_executor: Executor | None = None,
-        validate_on_init: bool = False,
-        on_output: OnOutput | None = None,
-        describe_failure: Callable[[], str] = str,
-        workspace: Path | None = None,
+        self, line: ChildRunner, *, tool_executor: Executor | None = None, validate_on_init: bool = False,
+        on_output: OnOutput | None = None, describe_failure: Callable[[], str] = str, workspace: Path | None = None,
         cache_seconds: float = 0.0,
-    ) -> None:
+    ) -> None:  # fmt: skip
         if not cache_seconds >= 0:
             raise UsageError(f"cache_seconds must be 0 or more, got {cache_seconds!r}")
         self._call_handler = CallHandler(tool_executor, on_output, cache_seconds)
@@ -311,14 +305,9 @@ _TAIL_CHARACTERS: Final = 500
 
 
 def create_programmatic_tool_calling_tool_stdio(
-    workspace_path: str | Path | None = None,
-    tool_executor: Executor | None = None,
-    validate_on_init: bool = False,
-    *,
-    engine: str = "auto",
-    on_output: OnOutput | None = None,
-    cache_seconds: float = 0.0,
-) -> ProgrammaticToolCallingTool:
+    workspace_path: str | Path | None = None, tool_executor: Executor | None = None, validate_on_init: bool = False, *,
+    engine: str = "auto", on_output: OnOutput | None = None, cache_seconds: float = 0.0,
+) -> ProgrammaticToolCallingTool:  # fmt: skip
     """A tool whose child is started with the first program, and ends with this process.
 
     Tools of one process share one child, if they have the same engine and environment variables.
@@ -338,14 +327,10 @@ def create_programmatic_tool_calling_tool_stdio(
     key = (engine, tuple(sorted(environment.items())))
     last_output = _last_outputs.setdefault(key, [""])
     return ProgrammaticToolCallingTool(
-        SharedConnection(key, lambda: _child(engine, environment, last_output)),
-        tool_executor=tool_executor,
-        validate_on_init=validate_on_init,
-        on_output=on_output,
-        describe_failure=lambda: last_output[0],
-        workspace=workspace,
-        cache_seconds=cache_seconds,
-    )
+        SharedConnection(key, lambda: _child(engine, environment, last_output)), tool_executor=tool_executor,
+        validate_on_init=validate_on_init, on_output=on_output, describe_failure=lambda: last_output[0],
+        workspace=workspace, cache_seconds=cache_seconds,
+    )  # fmt: skip
 
 
 _last_outputs: dict[Hashable, list[str]] = {}
@@ -371,16 +356,10 @@ async def _child(engine: str, environment: dict[str, str], last_output: list[str
 
 
 def create_programmatic_tool_calling_tool_http(
-    host: str = "127.0.0.1",
-    port: int = 8085,
-    tool_executor: Executor | None = None,
-    validate_on_init: bool = True,
-    *,
-    url: str | None = None,
-    headers: Mapping[str, str] | None = None,
-    on_output: OnOutput | None = None,
+    host: str = "127.0.0.1", port: int = 8085, tool_executor: Executor | None = None, validate_on_init: bool = True, *,
+    url: str | None = None, headers: Mapping[str, str] | None = None, on_output: OnOutput | None = None,
     cache_seconds: float = 0.0,
-) -> ProgrammaticToolCallingTool:
+) -> ProgrammaticToolCallingTool:  # fmt: skip
     """A tool whose child runs already: `python -m toolfold.interfaces.callback --transport streamable-http`.
 
     Args:
@@ -408,12 +387,9 @@ def create_programmatic_tool_calling_tool_http(
             yield client
 
     return ProgrammaticToolCallingTool(
-        ChildConnection(connect),
-        tool_executor=tool_executor,
-        validate_on_init=validate_on_init,
-        on_output=on_output,
+        ChildConnection(connect), tool_executor=tool_executor, validate_on_init=validate_on_init, on_output=on_output,
         cache_seconds=cache_seconds,
-    )
+    )  # fmt: skip
 
 
 def _environment() -> dict[str, str]:

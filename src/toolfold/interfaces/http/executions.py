@@ -132,11 +132,9 @@ class ApiExecutions(ExecutionObserver[ApiResponse]):
         self._gate.start(start.tenant)
         files = await asyncio.to_thread(self._files.read_references, start.tenant, start.session, start.files)
         execution = ApiExecution(
-            execution_id=start.execution_id or secrets.token_hex(8),
-            tenant=start.tenant,
-            session=start.session,
+            execution_id=start.execution_id or secrets.token_hex(8), tenant=start.tenant, session=start.session,
             deadline=self._clock() + self._rounds.longest_seconds(start, start.timeout_seconds),
-        )
+        )  # fmt: skip
         self.service.requests.add(execution, start.request_id)
         hangup = None if start.execution_id else start.hangup
         wall_seconds = start.timeout_seconds

@@ -90,23 +90,15 @@ class SessionFiles:
 def describe_file(session: str, file: SessionFile) -> dict[str, Any]:
     file_id = id_of(session, file.name)
     return {
-        **file_reference(session, file),
-        "name": f"{session}/{file_id}{PurePosixPath(file.name).suffix}",
-        "filename": file.name,
-        "size": file.size,
-        "contentType": file.mime,
+        **file_reference(session, file), "name": f"{session}/{file_id}{PurePosixPath(file.name).suffix}",
+        "filename": file.name, "size": file.size, "contentType": file.mime,
         "metadata": {"original-filename": file.name},
-    }
+    }  # fmt: skip
 
 
 def file_reference(session: str, file: File | SessionFile) -> dict[str, Any]:
     """How a response names a file: 3.0.x's `session_id`, 3.9.x's `storage_session_id`."""
-    return {
-        "id": id_of(session, file.name),
-        "name": file.name,
-        "session_id": session,
-        "storage_session_id": session,
-    }
+    return {"id": id_of(session, file.name), "name": file.name, "session_id": session, "storage_session_id": session}
 
 
 def key_of(tenant: str, session: str) -> str:

@@ -219,11 +219,9 @@ _STATUS_TEXTS: Final[dict[int, tuple[str, tuple[type[ResponseBody], ...]]]] = {
     409: ("Another process goes on with this execution.", (Failed,)),
     413: ("Larger than the limit.", (Failed, Refused)),
     415: ("The body is of another media type than the path takes.", (Refused,)),
-    422: ("The Idempotency-Key was sent with another request.", (Failed,)),
-    429: ("Too much for now.", (RateLimited,)),
-    500: ("The sandbox broke.", (Failed, Refused)),
-    503: ("No sandbox or no ledger is available.", (Refused, State)),
-}
+    422: ("The Idempotency-Key was sent with another request.", (Failed,)), 429: ("Too much for now.", (RateLimited,)),
+    500: ("The sandbox broke.", (Failed, Refused)), 503: ("No sandbox or no ledger is available.", (Refused, State)),
+}  # fmt: skip
 _JSON: Final = "application/json"
 _ACCESS: Final = (401, 403)
 _BODY: Final = (400, *_ACCESS, 408, 413, 415, 429)

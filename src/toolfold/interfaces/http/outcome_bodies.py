@@ -156,13 +156,10 @@ def tool_calls(paused: Paused, *, session: str, token: str) -> ApiResponse:
     asks = {"approvals": _call_bodies(paused.approvals)} if paused.approvals else {}
     return ApiResponse(
         body={
-            "status": "approval_required" if asks else "tool_call_required",
-            "session_id": session,
-            "continuation_token": token,
-            "tool_calls": _call_bodies(paused.calls),
-            **asks,
+            "status": "approval_required" if asks else "tool_call_required", "session_id": session,
+            "continuation_token": token, "tool_calls": _call_bodies(paused.calls), **asks,
         }
-    )
+    )  # fmt: skip
 
 
 def _call_bodies(calls: Sequence[Call]) -> list[dict[str, Any]]:
@@ -235,8 +232,7 @@ def refusal_response(refusal: Refusal) -> ApiResponse:
     """Response to a refused request; plain where the HTTP status says it all."""
     if refusal.retry_after_seconds:
         return ApiResponse(
-            status=refusal.status,
-            body={"error": refusal.text, "retry_after_seconds": refusal.retry_after_seconds},
+            status=refusal.status, body={"error": refusal.text, "retry_after_seconds": refusal.retry_after_seconds}
         )
     if not refusal.is_contract:
         extra = {} if refusal.started is None else {"started": refusal.started}

@@ -227,12 +227,10 @@ def _spec(definition: ToolDefinition, python_name: str) -> ToolSpec:
     description = (definition.description or "").strip()
     parameters_text = f"Parameters: {json.dumps(parameters, ensure_ascii=False)}" if parameters else ""
     return ToolSpec(
-        name=definition.name,
-        python_name=python_name,
+        name=definition.name, python_name=python_name,
         description="\n\n".join(text for text in (description, parameters_text) if text),
-        input_schema=bound_schema(schema, definition.name),
-        source="caller",
-    )
+        input_schema=bound_schema(schema, definition.name), source="caller",
+    )  # fmt: skip
 
 
 def _is_usable(schema: dict[str, Any]) -> bool:

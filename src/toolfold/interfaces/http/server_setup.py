@@ -108,13 +108,10 @@ def _replicas(config: Config, settings: Settings, ledger: RedisLedger, files: st
 
     http, key = config.http, settings.token_key
     owner = LeaseOwner(
-        ledger,
-        agreement=Agreement(ledger, key, key_kept_as="" if http.token_key else _SIGNING_KEY_NAME, files=files),
-        address=validate_address(http.advertise) if http.advertise else "",
-        base_path=http.base_path,
-        lease_seconds=http.lease or LEASE_SECONDS,
-        longest_seconds=settings.max_timeout_seconds,
-    )
+        ledger, agreement=Agreement(ledger, key, key_kept_as="" if http.token_key else _SIGNING_KEY_NAME, files=files),
+        address=validate_address(http.advertise) if http.advertise else "", base_path=http.base_path,
+        lease_seconds=http.lease or LEASE_SECONDS, longest_seconds=settings.max_timeout_seconds,
+    )  # fmt: skip
     return Replicas(owner, key)
 
 
@@ -155,12 +152,9 @@ def _jwt(http: HttpConfig, folder: Path) -> JwtSettings | None:
         except (OSError, UnicodeDecodeError) as error:
             raise UsageError(f"the key file {http.jwt.public_key_file!r} of http.jwt cannot be read") from error
     return JwtSettings(
-        issuer=http.jwt.issuer,
-        audience=http.jwt.audience,
-        public_key=key,
-        jwks_url=http.jwt.jwks_url or "",
+        issuer=http.jwt.issuer, audience=http.jwt.audience, public_key=key, jwks_url=http.jwt.jwks_url or "",
         tenant_claim=http.jwt.tenant_claim or "",
-    )
+    )  # fmt: skip
 
 
 # ----------------------------------------------------------------------------------------------------

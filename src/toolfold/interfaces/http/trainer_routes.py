@@ -254,15 +254,12 @@ def run_code_response(
         "message": "",
         "compile_result": None,
         "run_result": {
-            "status": status,
-            "execution_time": outcome.seconds,
-            "return_code": code,
-            "stdout": response["stdout"],
+            "status": status, "execution_time": outcome.seconds, "return_code": code, "stdout": response["stdout"],
             "stderr": response["stderr"],
         },
         "executor_pod_name": None,
         "files": {name: base64.b64encode(contents[name]).decode() for name in body.fetch_files if name in contents},
-    }
+    }  # fmt: skip
 
 
 def broken(message: str) -> dict[str, Any]:

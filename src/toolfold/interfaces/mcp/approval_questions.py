@@ -109,18 +109,15 @@ _FORM: Final[dict[str, Any]] = {
             "title": "Your answer",
             "enum": ["call", "arguments", "tool", "refuse", "refuse_tool"],
             "enumNames": [
-                "allow this call",
-                "allow calls with these arguments",
-                "allow this tool for the rest of this program",
-                "refuse this call",
-                "refuse this tool for the rest of this program",
+                "allow this call", "allow calls with these arguments", "allow this tool for the rest of this program",
+                "refuse this call", "refuse this tool for the rest of this program",
             ],
             "default": "call",
         },
         "calls": {"type": "integer", "title": "For at most so many calls", "minimum": 1},
         "reason": {"type": "string", "title": "Why not, if you refuse (the program reads it)"},
     },
-}
+}  # fmt: skip
 """Nothing in it is required: accepting it as it is shown allows the call."""
 _COVERS: Final[Mapping[str, Covers]] = {"arguments": "arguments", "tool": "tool", "refuse_tool": "tool"}
 _LAST: Final = (

@@ -136,12 +136,9 @@ class DescriptionWriter:
             return "\n\n".join(parts), True
         parts.append(HEADER)
         listing = dense_within(
-            specs,
-            room - width("\n\n".join(parts)) - 1,
-            overview=OVERVIEW_CHARACTERS,
-            used={} if lessons is None else lessons.uses,
-            learned={} if lessons is None else lessons.schemas(specs),
-        )
+            specs, room - width("\n\n".join(parts)) - 1, overview=OVERVIEW_CHARACTERS,
+            used={} if lessons is None else lessons.uses, learned={} if lessons is None else lessons.schemas(specs),
+        )  # fmt: skip
         return "\n\n".join(parts) + f"\n{listing.text}" * bool(listing.text), listing.is_all
 
 

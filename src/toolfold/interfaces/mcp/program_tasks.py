@@ -257,13 +257,9 @@ def _task_of_program(program: McpProgram, status: str) -> dict[str, Any]:
 def _task_of(execution_id: str, status: str, seconds: float, ttl_seconds: float) -> dict[str, Any]:
     now = time.time()
     return {
-        "taskId": execution_id,
-        "status": status,
-        "createdAt": _moment(now - seconds),
-        "lastUpdatedAt": _moment(now),
-        "ttlMs": int(ttl_seconds * 1000),
-        "pollIntervalMs": _POLL_MILLISECONDS,
-    }
+        "taskId": execution_id, "status": status, "createdAt": _moment(now - seconds), "lastUpdatedAt": _moment(now),
+        "ttlMs": int(ttl_seconds * 1000), "pollIntervalMs": _POLL_MILLISECONDS,
+    }  # fmt: skip
 
 
 def _moment(seconds: float) -> str:

@@ -30,10 +30,7 @@ SEARCH_DESCRIPTION: Final = "Find tools for programs by purpose; returns signatu
 # Any: a JSON Schema.
 SEARCH_SCHEMA: Final[dict[str, Any]] = {
     "type": "object",
-    "properties": {
-        "query": {"type": "string"},
-        "detail": {"enum": ["name", "signature", "full"]},
-    },
+    "properties": {"query": {"type": "string"}, "detail": {"enum": ["name", "signature", "full"]}},
     "required": ["query"],
 }
 

@@ -73,11 +73,9 @@ _SEARCH_TOOL: Final = types.Tool(
     annotations=types.ToolAnnotations(read_only_hint=True, idempotent_hint=True, open_world_hint=False),
 )  # fmt: skip
 _WAIT_TOOL: Final = types.Tool(
-    name=prompt_texts.WAIT_NAME,
-    description=prompt_texts.WAIT_DESCRIPTION,
-    input_schema=prompt_texts.WAIT_SCHEMA,
+    name=prompt_texts.WAIT_NAME, description=prompt_texts.WAIT_DESCRIPTION, input_schema=prompt_texts.WAIT_SCHEMA,
     _meta=_META,
-)
+)  # fmt: skip
 
 _log: Final = logging.getLogger(__name__)
 
@@ -241,13 +239,9 @@ class McpServer:
         session = f"{client_of(context)}/{session}" if session else ""
         files = self._offer.describing.files.files_for(session, self._runtime.sessions)
         program = McpProgram(
-            self._runtime,
-            new_id(owner_of(context)),
-            limits=replace(self._limits, wall_seconds=seconds),
-            session=session,
-            can_ask=can_ask(context),
-            asker=name_of(context),
-        )
+            self._runtime, new_id(owner_of(context)), limits=replace(self._limits, wall_seconds=seconds),
+            session=session, can_ask=can_ask(context), asker=name_of(context),
+        )  # fmt: skip
         before = None if is_legacy(context) else self._clients.tell_roots
         program.start(text, before, files=files, is_durable=is_durable)
         self._programs.live[program.id] = program
@@ -294,12 +288,9 @@ class McpServer:
             raise UsageError(f"program {execution_id!r} runs in another process of this server; wait for it there")
         await self._offer.wait_for_mentioned(recorded.start_record.program.text)
         program = McpProgram(
-            self._runtime,
-            execution_id,
-            limits=recorded.start_record.limits,
-            can_ask=can_ask(context),
+            self._runtime, execution_id, limits=recorded.start_record.limits, can_ask=can_ask(context),
             asker=name_of(context),
-        )
+        )  # fmt: skip
         program.revive()
         self._programs.keep(program)
         return program

@@ -62,12 +62,10 @@ def create_mcp_server(
         when_complete=strays.warn,
         left_out=left_out_servers(config),
         describing=DescriptionWriter(
-            is_contract=config.mcp.description == "contract",
-            max_characters=config.mcp.max_characters,
-            history=runtime.catalog.learning.lessons,
-            files=files,
+            is_contract=config.mcp.description == "contract", max_characters=config.mcp.max_characters,
+            history=runtime.catalog.learning.lessons, files=files,
         ),
-    )
+    )  # fmt: skip
     mcp_server = McpServer(
         runtime,
         offer,

@@ -116,21 +116,13 @@ class ToolDefinition:
         """The same, in the words of the rest of this package, under the name that a catalog has it by."""
         is_shared = name not in ("", self.name)
         return ToolSpec(
-            name=name or self.name,
-            python_name=python_name(f"{self.domain}__{self.name}" if is_shared else self.name),
+            name=name or self.name, python_name=python_name(f"{self.domain}__{self.name}" if is_shared else self.name),
             domain=python_name(self.domain) if self.domain else "",
-            short_name=python_name(self.name) if is_shared else "",
-            description=self.description,
-            input_schema=self._input_schema(),
-            output_schema=self.output_schema,
-            examples=tuple(self.examples),
-            read_only=self.read_only,
-            idempotent=self.idempotent,
-            destructive=self.destructive,
-            timeout_seconds=self.timeout_seconds,
-            cache_seconds=self.cache_seconds,
-            source=f"orchestrator:{self.type}",
-        )
+            short_name=python_name(self.name) if is_shared else "", description=self.description,
+            input_schema=self._input_schema(), output_schema=self.output_schema, examples=tuple(self.examples),
+            read_only=self.read_only, idempotent=self.idempotent, destructive=self.destructive,
+            timeout_seconds=self.timeout_seconds, cache_seconds=self.cache_seconds, source=f"orchestrator:{self.type}",
+        )  # fmt: skip
 
     def _input_schema(self) -> Mapping[str, Json]:
         if self.input_schema is not None:

@@ -290,12 +290,9 @@ def _render(outcome: Outcome, records: Sequence[CallRecord]) -> ResultDict:
     ]
     first = f"{first_line(outcome)}\n".lstrip()
     return ResultDict(
-        output=first + outcome.stdout + ("\n... (truncated)" if outcome.stdout_cut_bytes else ""),
-        result=outcome.value,
-        tool_calls=calls,
-        execution_time=outcome.seconds,
-        error=_error(outcome),
-    )
+        output=first + outcome.stdout + ("\n... (truncated)" if outcome.stdout_cut_bytes else ""), result=outcome.value,
+        tool_calls=calls, execution_time=outcome.seconds, error=_error(outcome),
+    )  # fmt: skip
 
 
 def _error(outcome: Outcome) -> str | None:

@@ -70,19 +70,12 @@ def spec_of(definition: ToolDefinition) -> ToolSpec:
     hints = _section(definition.metadata, "annotations")
     module = _section(definition.metadata, FROM_CONFIG)
     return ToolSpec(
-        name=definition.name,
-        python_name=python_name(definition.name),
-        domain=module.get("domain", ""),
-        short_name=module.get("short_name", ""),
-        description=definition.description or "",
-        input_schema=definition.parameters_json_schema,
-        output_schema=_reply_schema(definition),
-        read_only=hints.get("readOnlyHint") is True,
-        idempotent=hints.get("idempotentHint") is True,
-        destructive=hints.get("destructiveHint") is True,
-        allowed_callers="code",
-        source="pydantic-ai",
-    )
+        name=definition.name, python_name=python_name(definition.name), domain=module.get("domain", ""),
+        short_name=module.get("short_name", ""), description=definition.description or "",
+        input_schema=definition.parameters_json_schema, output_schema=_reply_schema(definition),
+        read_only=hints.get("readOnlyHint") is True, idempotent=hints.get("idempotentHint") is True,
+        destructive=hints.get("destructiveHint") is True, allowed_callers="code", source="pydantic-ai",
+    )  # fmt: skip
 
 
 def _reply_schema(definition: ToolDefinition) -> Mapping[str, Json] | None:

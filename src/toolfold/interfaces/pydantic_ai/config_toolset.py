@@ -142,9 +142,7 @@ def _definition(spec: ToolSpec) -> ToolDefinition:
     # `both` is what a config says where it says nothing: then this interface's own default counts.
     mark = {} if spec.allowed_callers == "both" else {MARK: spec.allowed_callers}
     return ToolDefinition(
-        name=spec.name,
-        description=spec.description,
-        parameters_json_schema=dict(spec.input_schema),
+        name=spec.name, description=spec.description, parameters_json_schema=dict(spec.input_schema),
         return_schema=None if spec.output_schema is None else dict(spec.output_schema),
         metadata={"annotations": hints, FROM_CONFIG: module, **mark},
-    )
+    )  # fmt: skip

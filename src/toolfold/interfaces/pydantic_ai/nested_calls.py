@@ -189,12 +189,10 @@ class NestedCalls:
         """The entry of a call in the metadata of a deferred `run_code`; an external one wants a result, not a yes."""
         deferral = self._deferrals.get(call.id)
         return {
-            "call_id": call.id,
-            "tool": call.tool,
-            "arguments": dict(call.arguments),
+            "call_id": call.id, "tool": call.tool, "arguments": dict(call.arguments),
             "is_external": isinstance(deferral, CallDeferred),
             "metadata": dict(deferral.metadata) if deferral and deferral.metadata is not None else None,
-        }
+        }  # fmt: skip
 
     # Any: an approval, or whatever the outside has for the call.
     def _answer_to(self, call_id: int) -> Any:

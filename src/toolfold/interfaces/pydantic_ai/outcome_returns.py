@@ -44,11 +44,9 @@ def to_return(
     images = [file for file in outcome.files if file.mime.startswith("image/")][:_MOST_PICTURES]
     pictures = [_binary(file.data, file.mime, file.name) for file in images]
     return ToolReturn(
-        return_value=_return_value(outcome),
-        content=[*content, *pictures] or None,
-        metadata={"toolfold": account(outcome), **(notes or {})},
-        tools=list(revealed) or None,
-    )
+        return_value=_return_value(outcome), content=[*content, *pictures] or None,
+        metadata={"toolfold": account(outcome), **(notes or {})}, tools=list(revealed) or None,
+    )  # fmt: skip
 
 
 def to_retry(outcome: Outcome, direct: Iterable[str] = ()) -> ModelRetry:
@@ -81,15 +79,11 @@ def to_exception(error: ToolfoldError, *, had_paused: bool) -> Exception:
 def account(outcome: Outcome) -> dict[str, Any]:
     """Metadata of a program for the application; the model does not see it."""
     return {
-        "execution_id": outcome.execution_id,
-        "engine": outcome.engine,
-        "isolation": outcome.isolation,
-        "seconds": outcome.seconds,
-        "calls": [{"tool": call.name, "error": call.error} for call in outcome.calls],
-        "files": [file.name for file in outcome.files],
-        "hints": list(outcome.hints),
+        "execution_id": outcome.execution_id, "engine": outcome.engine, "isolation": outcome.isolation,
+        "seconds": outcome.seconds, "calls": [{"tool": call.name, "error": call.error} for call in outcome.calls],
+        "files": [file.name for file in outcome.files], "hints": list(outcome.hints),
         "unmade_calls": list(outcome.unmade_calls),
-    }
+    }  # fmt: skip
 
 
 # Any: a program's value is whatever it is.

@@ -70,14 +70,9 @@ class RuntimePool:
     """Opens what programs need once per event loop, and closes it with the last user; see `CodeModeToolset`."""
 
     def __init__(
-        self,
-        *,
-        engine: str | Engine,
-        engine_options: Mapping[str, Any] | None,
-        limits: Limits | None,
-        ledger: str | PathLike[str] | Ledger | None,
-        learn: bool = True,
-    ) -> None:
+        self, *, engine: str | Engine, engine_options: Mapping[str, Any] | None, limits: Limits | None,
+        ledger: str | PathLike[str] | Ledger | None, learn: bool = True,
+    ) -> None:  # fmt: skip
         self._engine = engine
         self._engine_options = engine_options
         self._limits = limits or Limits()
@@ -96,13 +91,9 @@ class RuntimePool:
         self.long_programs = LongPrograms()
 
     def description(
-        self,
-        specs: tuple[ToolSpec, ...],
-        budget_characters: int | None,
-        form: Form,
-        snapshot: ToolLessons | None = None,
-        files: str = "",
-    ) -> str:
+        self, specs: tuple[ToolSpec, ...], budget_characters: int | None, form: Form,
+        snapshot: ToolLessons | None = None, files: str = "",
+    ) -> str:  # fmt: skip
         """Description of `run_code`; the same object while the tools do not change, because each step asks for it."""
         key = (specs, budget_characters, form, snapshot, files)
         return self._descriptions.get(key, lambda key: run_code_description(*key))

@@ -76,19 +76,14 @@ def signature_from_schema(
 ) -> Signature:  # fmt: skip
     """The signature of a tool that is known by its JSON schema only, as those of MCP servers are."""
     spec = ToolSpec(
-        name=name,
-        python_name=python_name(name),
-        description=description or "",
-        input_schema=parameters_json_schema,
+        name=name, python_name=python_name(name), description=description or "", input_schema=parameters_json_schema,
         output_schema=return_json_schema if include_return_type else None,
-    )
+    )  # fmt: skip
     types = Types()
     stub = stub_of(spec, types)
     head = stub.head() if include_return_type else stub.head().removesuffix(" -> Any:") + ":"
     return Signature(
-        name=stub.name,
-        signature=_with_words(head, stub.doc()),
-        type_definitions=tuple(types.declarations.values()),
+        name=stub.name, signature=_with_words(head, stub.doc()), type_definitions=tuple(types.declarations.values())
     )
 
 

@@ -120,16 +120,14 @@ class ToolSearchToolset(WrapperToolset[AgentDepsT]):
         search = _Search(
             toolset=self,
             tool_def=ToolDefinition(
-                name=SEARCH,
-                description=SEARCH_DESCRIPTION,
-                parameters_json_schema=SEARCH_SCHEMA,
+                name=SEARCH, description=SEARCH_DESCRIPTION, parameters_json_schema=SEARCH_SCHEMA,
                 metadata={MARK: "both"},
             ),
             max_retries=ctx.max_retries,
             args_validator=_VALIDATOR,
             tools=tools,
             unset=unset,
-        )
+        )  # fmt: skip
         direct = [name for name in _noted_names(ctx.messages, "direct") if name in tools]
         # A code mode around this toolset must not take them for its programs.
         return {SEARCH: search, **{name: with_mark(tools[name], "direct") for name in direct}}

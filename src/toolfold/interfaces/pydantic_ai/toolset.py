@@ -117,12 +117,9 @@ class CodeModeToolset(WrapperToolset[AgentDepsT]):
             raise UserError(f"yield_after_seconds must be above 0, got {self.yield_after_seconds!r}")
         if self._pool is None:
             self._pool = RuntimePool(
-                engine=self.engine,
-                engine_options=self.engine_options,
-                limits=self.limits,
-                ledger=self.ledger,
+                engine=self.engine, engine_options=self.engine_options, limits=self.limits, ledger=self.ledger,
                 learn=self.learn,
-            )
+            )  # fmt: skip
 
     @property
     def runs_programs(self) -> bool:
@@ -199,9 +196,7 @@ class CodeModeToolset(WrapperToolset[AgentDepsT]):
         specs = with_unique_names(spec_of(toolset_tool.tool_def) for toolset_tool in tools.values())
         runtime = await self.home.runtime(specs)
         nested = NestedCalls(
-            manager=_manager(ctx, toolset, tools),
-            outer_id=ctx.tool_call_id or "",
-            stop=runtime.executions.cancel,
+            manager=_manager(ctx, toolset, tools), outer_id=ctx.tool_call_id or "", stop=runtime.executions.cancel
         )
         nested.enter()
         nested, outcome = await self._run(runtime, nested, ctx, tool_args["code"])
@@ -322,12 +317,9 @@ def _manager(
     if outer is None:
         raise UserError("`run_code` needs the tool manager of an agent's run; call it through an agent")
     return ToolManager(
-        toolset=toolset,
-        root_capability=outer.root_capability,
-        ctx=ctx,
-        tools=tools,
+        toolset=toolset, root_capability=outer.root_capability, ctx=ctx, tools=tools,
         default_max_retries=outer.default_max_retries,
-    )
+    )  # fmt: skip
 
 
 # Any: dependencies do not matter here.

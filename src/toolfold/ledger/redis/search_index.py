@@ -61,20 +61,11 @@ def _row(values: list[bytes], seal: Seal | NoSeal) -> Row:
     name = execution_id.decode()
     facts = decode_facts(seal.open(sealed, f"{name}/facts")) if sealed else _NO_FACTS
     summary = ExecutionSummary(
-        execution_id=name,
-        state=STATES[state],
-        status=status.decode(),
-        began_at=float(began_at),
-        seconds=float(seconds),
-        calls=int(calls),
-        first_line=seal.open(title, f"{name}/title").decode(),
-        session=session.decode(),
-        tenant=tenant.decode(),
-        interface=interface.decode(),
-        failed=facts.failed,
-        saved_bytes=facts.saved_bytes,
-        lanes=facts.lanes,
-    )
+        execution_id=name, state=STATES[state], status=status.decode(), began_at=float(began_at),
+        seconds=float(seconds), calls=int(calls), first_line=seal.open(title, f"{name}/title").decode(),
+        session=session.decode(), tenant=tenant.decode(), interface=interface.decode(), failed=facts.failed,
+        saved_bytes=facts.saved_bytes, lanes=facts.lanes,
+    )  # fmt: skip
     return summary, facts.uses
 
 

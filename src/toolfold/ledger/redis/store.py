@@ -442,13 +442,9 @@ class RedisLedger(fork_safety.ProcessOwned):
         entries = self._entries(execution_id, pieces, 1)
         outcome = codec.decode_outcome(self._unpack(ending, f"{execution_id}/-1"), entries) if ending else None
         return ExecutionHistory(
-            start_record=codec.decode_start(self._unpack(start, f"{execution_id}/0"), tools),
-            entries=entries,
-            state=STATES[state],
-            epoch=int(epoch),
-            outcome=outcome,
-            is_full=is_full == b"1",
-        )
+            start_record=codec.decode_start(self._unpack(start, f"{execution_id}/0"), tools), entries=entries,
+            state=STATES[state], epoch=int(epoch), outcome=outcome, is_full=is_full == b"1",
+        )  # fmt: skip
 
     def _unpack(self, sealed: bytes, place: str) -> bytes:
         return codec.inflate(self._seal.open(sealed, place))

@@ -137,15 +137,9 @@ class Composer:
             else:
                 bodies.extend(job.bodies)
         write = Write(
-            record,
-            self._name(),
-            entries=entries,
-            pieces=record.pieces + bool(bodies),
-            size_bytes=len(start) + sum(map(len, bodies)) + len(ending),
-            is_full=is_full,
-            job=job,
-            refusal=error,
-        )
+            record, self._name(), entries=entries, pieces=record.pieces + bool(bodies),
+            size_bytes=len(start) + sum(map(len, bodies)) + len(ending), is_full=is_full, job=job, refusal=error,
+        )  # fmt: skip
         piece = await self._pack(codec.join_entries(bodies), f"{record.id}/{write.pieces}") if bodies else b""
         write.arguments += [
             record.id, record.epoch, record.last, write.name, piece, sum(map(codec.is_call, bodies)), write.size_bytes,
@@ -236,13 +230,10 @@ class Grants:
 
 
 _REFUSALS: Final[dict[bytes, Callable[[str], ToolfoldError]]] = {
-    b"unknown": base.unknown_error,
-    b"ended": base.ended_error,
-    b"leased": base.leased_error,
-    b"twice": base.duplicate_error,
-    b"fenced": base.fenced_error,
+    b"unknown": base.unknown_error, b"ended": base.ended_error, b"leased": base.leased_error,
+    b"twice": base.duplicate_error, b"fenced": base.fenced_error,
     b"key": lambda _: LedgerFailed("the ledger has another key now, or lost its records; open it again"),
-}
+}  # fmt: skip
 
 
 def refusal(execution_id: str, answer: bytes) -> ToolfoldError | None:

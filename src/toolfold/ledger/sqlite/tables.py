@@ -351,12 +351,9 @@ class Tables:
             entries.extend(codec.decode_entries(codec.join_entries(missing(len(entries)))))
         return base.ExecutionHistory(
             start_record=codec.decode_start(self._unpack(execution_id, 0, self._piece(execution_id, 0)), tools),
-            entries=tuple(entries),
-            state=state,
-            epoch=epoch,
-            outcome=self._outcome(execution_id, entries),
+            entries=tuple(entries), state=state, epoch=epoch, outcome=self._outcome(execution_id, entries),
             is_full=bool(is_full),
-        )
+        )  # fmt: skip
 
     def snapshot(self, execution_id: str) -> bytes | None:
         """The latest, as it was given to `park`."""

@@ -15,14 +15,9 @@ from toolfold.prompts.wording import respell
 # Literals in a program's text against JSON schemas: wrong only when no reading makes them right.
 
 WORDS: Final = {
-    "string": "a string",
-    "integer": "an integer",
-    "number": "a number",
-    "boolean": "a boolean",
-    "array": "a list",
-    "object": "a dict",
-    "null": "None",
-}
+    "string": "a string", "integer": "an integer", "number": "a number", "boolean": "a boolean", "array": "a list",
+    "object": "a dict", "null": "None",
+}  # fmt: skip
 """JSON types as error texts name them."""
 _BOOLEANS: Final = frozenset({"true", "false", "t", "f", "yes", "no", "y", "n", "on", "off", "1", "0"})
 _DEEPEST: Final = 8

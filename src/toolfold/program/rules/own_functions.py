@@ -72,14 +72,9 @@ def _join_names(names: list[str]) -> str:
 # Attributes that no list, text or dict has, where a name certainly holds one: mostly those of other languages.
 
 _TYPES: Final[dict[type[ast.expr], type]] = {
-    ast.List: list,
-    ast.ListComp: list,
-    ast.Dict: dict,
-    ast.DictComp: dict,
-    ast.JoinedStr: str,
-    ast.Set: set,
+    ast.List: list, ast.ListComp: list, ast.Dict: dict, ast.DictComp: dict, ast.JoinedStr: str, ast.Set: set,
     ast.SetComp: set,
-}
+}  # fmt: skip
 _HAS: Final[dict[type, frozenset[str]]] = {kind: frozenset(dir(kind)) for kind in (list, dict, str, set)}
 _WRITE: Final = {
     "length": "len({name})", "size": "len({name})", "count": "len({name})", "push": "{name}.append(...)",

@@ -220,13 +220,9 @@ RESULTS: Final[dict[str, ValueType]] = {
     **dict.fromkeys(("str", "repr", "format", "chr", "json.dumps", "textwrap.dedent", "re.sub", "os.path.join"), STR),
     **dict.fromkeys(("len", "int", "ord", "hash", "id", "math.floor", "math.ceil"), INT),
     **dict.fromkeys(("float", "time.time", "time.perf_counter", "math.sqrt", "statistics.stdev"), FLOAT),
-    **dict.fromkeys(("bool", "all", "any"), BOOL),
-    **dict.fromkeys(("re.findall", "re.split"), LIST),
-    "dict": DICT,
-    "datetime.timedelta": ValueType(name="timedelta"),
-    "print": none_from("print"),
-    "time.sleep": none_from("time.sleep"),
-    "asyncio.sleep": ValueType(name="task", item=NONE),
+    **dict.fromkeys(("bool", "all", "any"), BOOL), **dict.fromkeys(("re.findall", "re.split"), LIST), "dict": DICT,
+    "datetime.timedelta": ValueType(name="timedelta"), "print": none_from("print"),
+    "time.sleep": none_from("time.sleep"), "asyncio.sleep": ValueType(name="task", item=NONE),
     "range": ValueType(name="iterator", item=INT),
 }  # fmt: skip
 ITERATING: Final = frozenset(

@@ -49,14 +49,10 @@ def _list_resources(supervisors: Mapping[str, ServerSupervisor]) -> Tool:
     async def list_resources(arguments: Mapping[str, Any], _: CallContext) -> Value:
         resources = await supervisors[arguments["server"]].call(McpConnection.list_resources, may_repeat=True)
         return [
-            {
-                "uri": str(resource.uri),
-                "name": resource.name,
-                "description": resource.description or "",
-                "mime": resource.mime_type or "",
-            }
+            {"uri": str(resource.uri), "name": resource.name, "description": resource.description or "",
+             "mime": resource.mime_type or ""}
             for resource in resources
-        ]
+        ]  # fmt: skip
 
     fields = {name: {"type": "string"} for name in ("uri", "name", "description", "mime")}
     output = {"type": "array", "items": {"type": "object", "properties": fields, "required": list(fields)}}
@@ -101,21 +97,14 @@ def _get_prompt(supervisors: Mapping[str, ServerSupervisor]) -> Tool:
 
 # Any: each function takes what its schema lets through.
 def _tool(
-    name: str,
-    description: str,
-    parameters: Mapping[str, Json],
-    supervisors: Mapping[str, ServerSupervisor],
-    call_within: Any,
-    output: Mapping[str, Json] | None,
-    optional: Sequence[str] = (),
-) -> Tool:
+    name: str, description: str, parameters: Mapping[str, Json], supervisors: Mapping[str, ServerSupervisor],
+    call_within: Any, output: Mapping[str, Json] | None, optional: Sequence[str] = (),
+) -> Tool:  # fmt: skip
     properties = {"server": {"type": "string", "enum": sorted(supervisors)}, **parameters}
     schema = {
-        "type": "object",
-        "properties": properties,
-        "required": [key for key in properties if key not in optional],
+        "type": "object", "properties": properties, "required": [key for key in properties if key not in optional],
         "additionalProperties": False,
-    }
+    }  # fmt: skip
     spec = ToolSpec(
         name=name, python_name=name, description=description, input_schema=schema, output_schema=output,
         read_only=True, idempotent=True, source="mcp",
@@ -227,16 +216,10 @@ class Bridge:
     """
 
     def __init__(
-        self,
-        servers: Sequence[Server],
-        *,
-        outer: Outer | None = None,
-        on_change: Callable[[], None] | None = None,
-        on_sign_in: Callable[[str, str], None] | None = None,
-        eras: Path | None = None,
-        tokens: Path | None = None,
+        self, servers: Sequence[Server], *, outer: Outer | None = None, on_change: Callable[[], None] | None = None,
+        on_sign_in: Callable[[str, str], None] | None = None, eras: Path | None = None, tokens: Path | None = None,
         remembered: Path | None = None,
-    ) -> None:
+    ) -> None:  # fmt: skip
         for name, count in Counter(server.name for server in servers).items():
             if count > 1:
                 raise UsageError(f"two servers are named {name!r}; rename one")
@@ -245,16 +228,11 @@ class Bridge:
         era_cache, listings = EraCache(eras), ListingStore(remembered)
         self._supervisors = {
             server.name: ServerSupervisor(
-                server,
-                outer=outer,
-                eras=era_cache,
-                listings=listings,
-                tokens=tokens or token_folder(),
-                on_change=self._change,
-                on_sign_in=on_sign_in or _open_browser,
+                server, outer=outer, eras=era_cache, listings=listings, tokens=tokens or token_folder(),
+                on_change=self._change, on_sign_in=on_sign_in or _open_browser,
             )
             for server in servers
-        }
+        }  # fmt: skip
         self._tasks: list[asyncio.Task[None]] = []
         self._tool_cache: dict[tuple[str, str], tuple[types.Tool, Names, Tool]] = {}
         self._tools: tuple[Tool, ...] | None = None
@@ -357,20 +335,12 @@ def _with_bounded_schemas(tool: types.Tool, name: str) -> types.Tool:
 def _spec(tool: types.Tool, names: Names, supervisor: ServerSupervisor) -> ToolSpec:
     hints = tool.annotations or types.ToolAnnotations()
     return ToolSpec(
-        name=names.name,
-        python_name=names.python_name,
-        aliases=names.aliases,
-        domain=names.domain,
-        short_name=names.short_name,
-        description=tool.description or hints.title or tool.title or "",
-        input_schema=tool.input_schema,
-        output_schema=output_schema(tool),
-        read_only=bool(hints.read_only_hint),
-        idempotent=bool(hints.idempotent_hint),
-        destructive=bool(hints.destructive_hint) and not hints.read_only_hint,
-        timeout_seconds=supervisor.server.call_timeout_seconds,
-        source=f"mcp:{supervisor.server.name}",
-    )
+        name=names.name, python_name=names.python_name, aliases=names.aliases, domain=names.domain,
+        short_name=names.short_name, description=tool.description or hints.title or tool.title or "",
+        input_schema=tool.input_schema, output_schema=output_schema(tool), read_only=bool(hints.read_only_hint),
+        idempotent=bool(hints.idempotent_hint), destructive=bool(hints.destructive_hint) and not hints.read_only_hint,
+        timeout_seconds=supervisor.server.call_timeout_seconds, source=f"mcp:{supervisor.server.name}",
+    )  # fmt: skip
 
 
 def _progress_callback(
@@ -381,13 +351,9 @@ def _progress_callback(
 
     async def tell(progress: float, total: float | None, message: str | None) -> None:
         outer.progress(
-            server=supervisor.server.name,
-            tool=tool,
-            execution_id=context.execution_id,
-            progress=progress,
-            total=total,
+            server=supervisor.server.name, tool=tool, execution_id=context.execution_id, progress=progress, total=total,
             message=message or "",
-        )
+        )  # fmt: skip
 
     return tell
 

@@ -330,14 +330,9 @@ async def _send(send: _SendRequest, responses: types.InputResponses | None, stat
 
 @asynccontextmanager
 async def open_session(
-    streams: tuple[ReadStream[Any], WriteStream[SessionMessage]],
-    *,
-    name: str,
-    known_era: Era | None,
-    outer: Outer | None,
-    on_change: Callable[[], None],
-    on_probed: Callable[[], None] | None = None,
-) -> AsyncIterator[McpConnection]:
+    streams: tuple[ReadStream[Any], WriteStream[SessionMessage]], *, name: str, known_era: Era | None,
+    outer: Outer | None, on_change: Callable[[], None], on_probed: Callable[[], None] | None = None,
+) -> AsyncIterator[McpConnection]:  # fmt: skip
     """A session over a transport's streams, after the handshake; `MCPError` if the server refused or hung up.
 
     `on_probed` is called when the server has not understood the probe for the newer era.
@@ -350,14 +345,11 @@ async def open_session(
             on_change()
 
     session = LenientSession(
-        *streams,
-        elicitation_callback=handlers.elicit if handlers and handlers.outer.can_elicit else None,
+        *streams, elicitation_callback=handlers.elicit if handlers and handlers.outer.can_elicit else None,
         list_roots_callback=handlers.list_roots if handlers and handlers.outer.has_roots else None,
-        logging_callback=handlers.log if handlers else None,
-        log_level="info" if handlers else None,
-        message_handler=on_message,
-        client_info=types.Implementation(name="toolfold", version=_version()),
-    )
+        logging_callback=handlers.log if handlers else None, log_level="info" if handlers else None,
+        message_handler=on_message, client_info=types.Implementation(name="toolfold", version=_version()),
+    )  # fmt: skip
     async with session:
         yield McpConnection(session, await negotiate(session, known_era, on_probed), executions)
 

@@ -53,16 +53,10 @@ async def start_server(server: Server) -> AsyncIterator[ServerProcess]:
     # A real file: a pipe that nobody reads blocks a server that logs much.
     with tempfile.TemporaryFile(mode="a+b", buffering=0) as stderr:
         transport, process = await loop.subprocess_exec(
-            lambda: ServerProcess(stderr),
-            server.command,
-            *server.args,
-            stdin=asyncio.subprocess.PIPE,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=stderr,
-            cwd=server.cwd,
-            env=environment(server),
+            lambda: ServerProcess(stderr), server.command, *server.args, stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE, stderr=stderr, cwd=server.cwd, env=environment(server),
             start_new_session=True,
-        )
+        )  # fmt: skip
         try:
             yield process
         finally:

@@ -136,16 +136,9 @@ class ServerSupervisor:
     """Supervisor of one server."""
 
     def __init__(
-        self,
-        server: Server,
-        *,
-        outer: Outer | None,
-        eras: EraCache,
-        listings: ListingStore,
-        tokens: Path,
-        on_change: Callable[[], None],
-        on_sign_in: Callable[[str, str], None],
-    ) -> None:
+        self, server: Server, *, outer: Outer | None, eras: EraCache, listings: ListingStore, tokens: Path,
+        on_change: Callable[[], None], on_sign_in: Callable[[str, str], None],
+    ) -> None:  # fmt: skip
         self.server = server
         self._current = CurrentListing(server, listings)
         self._presence = Presence(server.name)
@@ -296,13 +289,10 @@ class ServerSupervisor:
                 async with asyncio.timeout(self.server.connect_timeout_seconds) as self._deadline:
                     transport = await stack.enter_async_context(self._open())
                     session = open_session(
-                        transport.streams,
-                        name=self.server.name,
-                        known_era=known_era,
-                        outer=self._outer,
+                        transport.streams, name=self.server.name, known_era=known_era, outer=self._outer,
                         on_change=self._stale.set,
                         on_probed=None if transport.process is None else transport.process.note_probe,
-                    )
+                    )  # fmt: skip
                     connection = await stack.enter_async_context(session)
                     tools = await connection.list_tools()
             except TimeoutError:

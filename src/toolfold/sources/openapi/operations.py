@@ -85,14 +85,10 @@ def _argument(name: str, wire: str, place: Place, parameter: Mapping[str, Json])
     style = style if style in _STYLES[place] else _USUAL_STYLE[place]
     explode = parameter.get("explode")
     return Argument(
-        name=name,
-        wire=wire,
-        place=place,
-        style=style,
+        name=name, wire=wire, place=place, style=style,
         explode=explode if isinstance(explode, bool) else style == "form",
-        allow_reserved=parameter.get("allowReserved") is True,
-        mime=_content(parameter)[0],
-    )
+        allow_reserved=parameter.get("allowReserved") is True, mime=_content(parameter)[0],
+    )  # fmt: skip
 
 
 def _content(parameter: Mapping[str, Json]) -> tuple[str, Json]:
@@ -241,19 +237,13 @@ def _operation(entry: _PathOperation, references: References) -> Operation:
     reply_keys = _reply_keys(answer.schema, references)
     paged = entry.method == "get" and is_paged(schemas, answer.has_link, reply_keys)
     return Operation(
-        name=entry.name,
-        method=entry.method,
-        path=entry.path,
-        description=_description(entry),
-        is_deprecated=operation.get("deprecated") is True,
-        is_paged=paged,
-        arguments=(*parameters.arguments, *body.arguments),
-        body=body.body,
-        accept=answer.mime,
+        name=entry.name, method=entry.method, path=entry.path, description=_description(entry),
+        is_deprecated=operation.get("deprecated") is True, is_paged=paged,
+        arguments=(*parameters.arguments, *body.arguments), body=body.body, accept=answer.mime,
         server=first_server(operation.get("servers") or entry.shared.get("servers")),
         input_schema=pack(_input_schema(parameters, body, convert, paged=paged)),
         output_schema=b"" if answer.schema is None else pack(answer.schema),
-    )
+    )  # fmt: skip
 
 
 def _reply_keys(source: Json, references: References) -> set[str]:

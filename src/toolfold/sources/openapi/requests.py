@@ -58,11 +58,9 @@ def request_of(
     if data is not None:
         headers.append(("Content-Type", mime))
     return WebRequest(
-        method=operation.method.upper(),
-        url=f"{base_url.rstrip('/')}{path}" + (f"?{query}" if query else ""),
-        headers=tuple(headers),
-        content=data,
-    )
+        method=operation.method.upper(), url=f"{base_url.rstrip('/')}{path}" + (f"?{query}" if query else ""),
+        headers=tuple(headers), content=data,
+    )  # fmt: skip
 
 
 def _path(operation: Operation, values: Mapping[Argument, Value], tool: str) -> str:
@@ -197,14 +195,10 @@ def _field(name: str, wire: str, encodings: Json, schema: Json) -> Argument:
     encoding = encoding if isinstance(encoding, Mapping) else {}
     style, mime = encoding.get("style"), encoding.get("contentType")
     return Argument(
-        name=name,
-        wire=wire,
-        place="body",
-        style=style if isinstance(style, str) else "",
-        explode=encoding.get("explode") is not False,
-        mime=mime if isinstance(mime, str) else "",
+        name=name, wire=wire, place="body", style=style if isinstance(style, str) else "",
+        explode=encoding.get("explode") is not False, mime=mime if isinstance(mime, str) else "",
         is_file=isinstance(items, Mapping) and items.get("format") == "bytes",
-    )
+    )  # fmt: skip
 
 
 def _fields(source: Json, references: References, visited: set[str], depth: int) -> Mapping[str, Json] | None:

@@ -81,18 +81,10 @@ class Api:
 
 
 def openapi_tools(
-    spec: str | os.PathLike[str],
-    *,
-    name: str = "",
-    base_url: str = "",
-    auth: ApiAuth | None = None,
-    include: Sequence[str] = (),
-    exclude: Sequence[str] = (),
-    read_only: bool = False,
-    headers: Mapping[str, str] = _NO_HEADERS,
-    hosts: Sequence[str] = (),
-    timeout_seconds: float | None = None,
-) -> list[Tool]:
+    spec: str | os.PathLike[str], *, name: str = "", base_url: str = "", auth: ApiAuth | None = None,
+    include: Sequence[str] = (), exclude: Sequence[str] = (), read_only: bool = False,
+    headers: Mapping[str, str] = _NO_HEADERS, hosts: Sequence[str] = (), timeout_seconds: float | None = None,
+) -> list[Tool]:  # fmt: skip
     """One tool for each operation of an OpenAPI document; the arguments are those of `Api`.
 
     Raises:
@@ -161,19 +153,13 @@ class ApiClient:
         identifier = python_name(name)
         output = operation.output_schema
         spec = ToolSpec(
-            name=name,
-            python_name=identifier,
-            domain=domain,
-            short_name=operation.name,
+            name=name, python_name=identifier, domain=domain, short_name=operation.name,
             description=operation.description + _paged_note(operation, identifier),
             input_schema=LazySchema(partial(input_schema, operation, name)),
             output_schema=LazySchema(partial(output_schema, output, self._lookup)) if output else None,
-            read_only=operation.method in _READ_ONLY,
-            idempotent=operation.method in _READ_ONLY | {"put", "delete"},
-            destructive=operation.method == "delete",
-            timeout_seconds=self._api.timeout_seconds,
-            source=f"api:{domain}",
-        )
+            read_only=operation.method in _READ_ONLY, idempotent=operation.method in _READ_ONLY | {"put", "delete"},
+            destructive=operation.method == "delete", timeout_seconds=self._api.timeout_seconds, source=f"api:{domain}",
+        )  # fmt: skip
         return Tool(spec=spec, call=self._call(operation, spec), close=self._client.close)
 
     # Any: the body is whatever the API answers.

@@ -47,15 +47,10 @@ class WebClient:
     """Client for named hosts; `auth` and `headers` go by origin, `secrets` are further values to mask."""
 
     def __init__(
-        self,
-        hosts: Iterable[str],
-        *,
-        auth: Sequence[tuple[Origin, ApiAuth]] = (),
-        headers: Sequence[tuple[Origin, tuple[tuple[str, str], ...]]] = (),
-        secrets: Iterable[str] = (),
-        max_bytes: int = MAX_BYTES,
-        resolve: Resolve = system_resolve,
-    ) -> None:
+        self, hosts: Iterable[str], *, auth: Sequence[tuple[Origin, ApiAuth]] = (),
+        headers: Sequence[tuple[Origin, tuple[tuple[str, str], ...]]] = (), secrets: Iterable[str] = (),
+        max_bytes: int = MAX_BYTES, resolve: Resolve = system_resolve,
+    ) -> None:  # fmt: skip
         self.hosts = Hosts([*hosts, *(host_entry(server.token_url) for _, server in auth if server.token_url)])
         self.masker = SecretMasker(secrets)
         self._max_bytes = max_bytes
@@ -118,12 +113,10 @@ class WebClient:
         url = self._check_url(request.url)
         try:
             http_request = httpx2.Request(
-                request.method,
-                url,
+                request.method, url,
                 headers=[("Accept-Encoding", "gzip, deflate"), ("User-Agent", "toolfold"), *request.headers],
-                content=request.content,
-                extensions={"timeout": {"connect": _CONNECT_SECONDS}},
-            )
+                content=request.content, extensions={"timeout": {"connect": _CONNECT_SECONDS}},
+            )  # fmt: skip
             return await self._read(await self._transports.get().handle_async_request(http_request))
         except (httpx2.InvalidURL, UnicodeError, ValueError) as error:
             raise ToolRefused(self.masker.mask_text(f"the request cannot be sent: {error}")) from None
@@ -226,13 +219,9 @@ _NO_SECRETS: Final[Mapping[str, ApiAuth]] = {}
 
 
 def fetch_tool(
-    hosts: Sequence[str],
-    *,
-    methods: Sequence[str] = ("GET",),
-    max_bytes: int = MAX_BYTES,
-    timeout_seconds: float = TIMEOUT_SECONDS,
-    secrets: Mapping[str, ApiAuth] = _NO_SECRETS,
-) -> Tool:
+    hosts: Sequence[str], *, methods: Sequence[str] = ("GET",), max_bytes: int = MAX_BYTES,
+    timeout_seconds: float = TIMEOUT_SECONDS, secrets: Mapping[str, ApiAuth] = _NO_SECRETS,
+) -> Tool:  # fmt: skip
     """The tool, for these hosts and methods; `secrets` are credentials by host. `UsageError` if an entry is no host."""
     auth = [(_origin(host), host_auth) for host, host_auth in secrets.items()]
     client = WebClient([*hosts, *secrets], auth=auth, max_bytes=max_bytes)
@@ -244,15 +233,11 @@ def fetch_tool(
         return {"status": reply.status, "headers": headers_of(reply), "body": body}
 
     spec = ToolSpec(
-        name="fetch",
-        python_name="fetch",
+        name="fetch", python_name="fetch",
         description=f"Ask a URL of {', '.join(hosts)}. A status of 400 or above is an error.",
-        input_schema=_input_schema(methods),
-        output_schema=_OUTPUT_SCHEMA,
-        read_only=_SAFE.issuperset(methods),
-        timeout_seconds=timeout_seconds,
-        source="fetch",
-    )
+        input_schema=_input_schema(methods), output_schema=_OUTPUT_SCHEMA, read_only=_SAFE.issuperset(methods),
+        timeout_seconds=timeout_seconds, source="fetch",
+    )  # fmt: skip
     return Tool(spec=spec, call=call, close=client.close)
 
 

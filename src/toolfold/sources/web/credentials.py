@@ -61,26 +61,14 @@ FORM: Final = "application/x-www-form-urlencoded"
 MULTIPART: Final = "multipart/form-data"
 _AS_TEXT: Final = frozenset({"application/xml", "application/yaml", "application/x-yaml", "application/javascript"})
 _CODECS: Final[Mapping[str, str]] = {
-    "utf-8": "utf-8 utf8 us-ascii ascii",
-    "utf-16": "utf-16 utf16",
-    "utf-16-le": "utf-16le",
-    "utf-16-be": "utf-16be",
-    "latin-1": "iso-8859-1 iso8859-1 latin1 latin-1",
-    "iso8859-2": "iso-8859-2 iso8859-2 latin2",
-    "iso8859-15": "iso-8859-15 iso8859-15 latin9",
-    "cp1250": "windows-1250 cp1250",
-    "cp1251": "windows-1251 cp1251",
-    "cp1252": "windows-1252 cp1252",
-    "cp1253": "windows-1253 cp1253 iso-8859-7",
-    "cp1254": "windows-1254 cp1254 iso-8859-9",
-    "koi8-r": "koi8-r",
-    "koi8-u": "koi8-u",
-    "cp932": "shift_jis shift-jis sjis windows-31j",
-    "euc_jp": "euc-jp",
-    "cp949": "euc-kr ks_c_5601-1987",
-    "gb18030": "gb2312 gbk gb18030",
-    "big5": "big5",
-}
+    "utf-8": "utf-8 utf8 us-ascii ascii", "utf-16": "utf-16 utf16", "utf-16-le": "utf-16le", "utf-16-be": "utf-16be",
+    "latin-1": "iso-8859-1 iso8859-1 latin1 latin-1", "iso8859-2": "iso-8859-2 iso8859-2 latin2",
+    "iso8859-15": "iso-8859-15 iso8859-15 latin9", "cp1250": "windows-1250 cp1250", "cp1251": "windows-1251 cp1251",
+    "cp1252": "windows-1252 cp1252", "cp1253": "windows-1253 cp1253 iso-8859-7",
+    "cp1254": "windows-1254 cp1254 iso-8859-9", "koi8-r": "koi8-r", "koi8-u": "koi8-u",
+    "cp932": "shift_jis shift-jis sjis windows-31j", "euc_jp": "euc-jp", "cp949": "euc-kr ks_c_5601-1987",
+    "gb18030": "gb2312 gbk gb18030", "big5": "big5",
+}  # fmt: skip
 """Codecs and the charsets that they read; each takes time in proportion to the text. `punycode` does not."""
 CODECS: Final = tuple(_CODECS)
 _CODEC_OF: Final = {label: codec for codec, labels in _CODECS.items() for label in labels.split()}

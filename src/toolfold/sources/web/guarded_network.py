@@ -274,13 +274,10 @@ class GuardedTransport(httpx2.AsyncHTTPTransport):
 
     def __init__(self, hosts: Hosts, resolve: Resolve = system_resolve) -> None:
         self._pool = httpcore2.AsyncConnectionPool(
-            ssl_context=_tls(),
-            max_connections=MOST_CONNECTIONS,
-            max_keepalive_connections=_IDLE_CONNECTIONS,
-            keepalive_expiry=_IDLE_SECONDS,
-            http2=find_spec("h2") is not None,
+            ssl_context=_tls(), max_connections=MOST_CONNECTIONS, max_keepalive_connections=_IDLE_CONNECTIONS,
+            keepalive_expiry=_IDLE_SECONDS, http2=find_spec("h2") is not None,
             network_backend=_GuardedBackend(hosts, resolve),
-        )
+        )  # fmt: skip
 
 
 class _GuardedBackend(httpcore2.AsyncNetworkBackend):

@@ -77,12 +77,9 @@ def init_command(folder: Path, *, force: bool = False, as_json: bool = False) ->
     replaced_names = [name for server in servers for name in server.replaced]
     if as_json:
         write_json({
-            "path": display_path(path),
-            "backup": None if backup is None else display_path(backup),
+            "path": display_path(path), "backup": None if backup is None else display_path(backup),
             "servers": [{"name": server.found.name, "source": server.found.place} for server in servers],
-            "left_out": left_out,
-            "replaced": replaced_names,
-            "variables": needed,
+            "left_out": left_out, "replaced": replaced_names, "variables": needed,
             "next": _claude_command(path, needed) if servers else None,
         })  # fmt: skip
         return 0

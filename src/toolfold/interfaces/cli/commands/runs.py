@@ -50,12 +50,9 @@ _Statuses = Literal[Status, "running", "paused"]
 
 @runs_app.callback(invoke_without_command=True)
 def _runs(
-    context: typer.Context,
-    limit: _Limit = 20,
-    json: JsonOption = False,
-    ledger: LedgerOption = None,
+    context: typer.Context, limit: _Limit = 20, json: JsonOption = False, ledger: LedgerOption = None,
     config: ConfigOption = None,
-) -> int:
+) -> int:  # fmt: skip
     # A command below may name the ledger and the config after its own name, or leave them to this one.
     context.obj = ledger, config, json
     if context.invoked_subcommand is not None:
@@ -139,14 +136,11 @@ def _delete(
 
 @runs_app.command("show")
 def _show(
-    context: typer.Context,
-    id: _Id,
+    context: typer.Context, id: _Id,
     full: Annotated[bool, typer.Option("--full", help="Also print the complete arguments and replies.")] = False,
     follow: Annotated[bool, typer.Option("--follow", help="Show its calls live until it ends, then print it.")] = False,
-    json: JsonOption = False,
-    ledger: LedgerOption = None,
-    config: ConfigOption = None,
-) -> int:
+    json: JsonOption = False, ledger: LedgerOption = None, config: ConfigOption = None,
+) -> int:  # fmt: skip
     """Show one execution: its program, its output and its calls over time."""
     from toolfold.interfaces.cli import execution_views
 

@@ -34,14 +34,9 @@ _Detail = Annotated[Literal["name", "signature", "full"], typer.Option(help="How
 
 @tools_app.callback(invoke_without_command=True)
 def _tools(
-    context: typer.Context,
-    tools: ToolsOption = None,
-    api: ApiOption = None,
-    api_base_url: ApiUrlOption = None,
-    config: _Config = None,
-    detail: _Detail = "name",
-    json: JsonOption = False,
-) -> int:
+    context: typer.Context, tools: ToolsOption = None, api: ApiOption = None, api_base_url: ApiUrlOption = None,
+    config: _Config = None, detail: _Detail = "name", json: JsonOption = False,
+) -> int:  # fmt: skip
     command = context.invoked_subcommand
     if command is None:
         return _list(tools, api, api_base_url, config, detail, json)
@@ -52,13 +47,9 @@ def _tools(
 
 @tools_app.command("list")
 def _list(
-    tools: ToolsOption = None,
-    api: ApiOption = None,
-    api_base_url: ApiUrlOption = None,
-    config: _Config = None,
-    detail: _Detail = "name",
-    json: JsonOption = False,
-) -> int:
+    tools: ToolsOption = None, api: ApiOption = None, api_base_url: ApiUrlOption = None, config: _Config = None,
+    detail: _Detail = "name", json: JsonOption = False,
+) -> int:  # fmt: skip
     """List the tools, with the name that programs use and a short description."""
     from toolfold.tools.search import describe
 
@@ -70,14 +61,11 @@ def _list(
 @tools_app.command("search")
 def _search(
     query: Annotated[str, typer.Argument(metavar="QUERY", help="What the tool should do, in a few words.")],
-    tools: ToolsOption = None,
-    api: ApiOption = None,
-    api_base_url: ApiUrlOption = None,
-    config: _Config = None,
+    tools: ToolsOption = None, api: ApiOption = None, api_base_url: ApiUrlOption = None, config: _Config = None,
     detail: _Detail = "name",
     limit: Annotated[int, typer.Option(min=1, help="The maximum number of results, best first.")] = 8,
     json: JsonOption = False,
-) -> int:
+) -> int:  # fmt: skip
     """Find tools by what they do; exit 1 if none matches."""
     from toolfold.config.build import embedder_of
     from toolfold.tools.search import Index, describe
