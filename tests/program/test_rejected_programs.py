@@ -1027,6 +1027,26 @@ IMPORTS = [
 ]
 
 
+LATE = {
+    "try:\n    pass\nexcept:\n    pass\nexcept ValueError:\n    pass\n": (3, "default 'except:' must be last"),
+    "class A(metaclass=type, metaclass=type):\n    x = 1\n": (1, "keyword argument repeated: metaclass"),
+    "def f():\n    from math import *\n": (2, "import * only allowed at module level"),
+    "f = lambda: await price('A')\n": (1, "'await' outside async function"),
+    "def f():\n    async with g() as a:\n        pass\n": (2, "'async with' outside async function"),
+    "def f(a, *a):\n    pass\n": (1, "duplicate argument 'a' in function definition"),
+    "def f(a):\n    return a\nx = *f\n": (3, "can't use starred expression here"),
+    "class A:\n    x = await price('A')\n": (2, "'await' outside function"),
+}
+
+
+@pytest.mark.parametrize("text", LATE)
+def test_what_only_the_compiler_sees_in_a_block_is_rejected(text: str) -> None:
+    problem = check(text)
+
+    assert isinstance(problem, Problem)
+    assert (problem.kind, problem.line, problem.message) == ("syntax", *LATE[text])
+
+
 @pytest.mark.parametrize(("text", "problem"), SYNTAX)
 def test_a_syntax_error_is_told_in_the_words_of_python_with_its_place(
     text: str, problem: Problem, checker: Checker

@@ -10,7 +10,7 @@ import ast
 import re
 from collections.abc import Callable, Container, Iterator, Sequence
 from dataclasses import replace
-from functools import cached_property
+from functools import cache, cached_property
 from itertools import islice
 from typing import Final
 
@@ -105,7 +105,7 @@ class Checker:
         is_session, names = known_names is not None, known_names or _NOTHING
         reachability = Reachability(tree, reader)
         calls = ToolCallCheck(reader, self._index, names, reachability)
-        rules = _RULES if has_stdin else (*_RULES, input_faults)
+        rules = _RULES if has_stdin or "input" not in reader.names.loads else (*_RULES, input_faults)
         faults = sorted(
             self._faults(tree, reader, names, installed, library_sets, rules, calls, reachability), key=_position
         )
@@ -176,12 +176,7 @@ class Checker:
             yield from Bindings(tree, reader, self._index, known_names, reachability).faults()
             if self._is_plain(reader, calls):
                 return
-            # Imported here: a command with a plain program need not wait for them.
-            from toolfold.program.rules.coroutines import coroutine_faults  # noqa: PLC0415
-            from toolfold.program.rules.silent_mistakes import silent_faults  # noqa: PLC0415
-            from toolfold.program.rules.tool_uses import stream_faults, tool_use_faults  # noqa: PLC0415
-            from toolfold.program.rules.value_flow import type_faults  # noqa: PLC0415
-
+            coroutine_faults, silent_faults, stream_faults, tool_use_faults, type_faults = _late_rules()
             yield from coroutine_faults(reader, reachability)
             for faults in rules:
                 yield from faults(reader, reachability)
@@ -192,7 +187,8 @@ class Checker:
             if reader.values.async_uses:
                 yield from stream_faults(reader, calls.tools, reachability)
             yield from outward_faults(reader, self._index, reachability)
-            yield from library_faults(reader, self._preset_names(reader, known_names), reachability)
+            if reader.imports or reader.names.attribute_uses:
+                yield from library_faults(reader, self._preset_names(reader, known_names), reachability)
             if calls.tools:
                 yield from type_faults(reader, calls.tools, self._index.signature, reachability)
 
@@ -215,6 +211,17 @@ class Checker:
             and name not in self._index.names
             and name not in known_names
         )
+
+
+@cache
+def _late_rules() -> tuple[Callable[..., Iterator[Fault]], ...]:
+    """Imported when they are asked: a command with a plain program need not wait for them."""
+    from toolfold.program.rules.coroutines import coroutine_faults  # noqa: PLC0415
+    from toolfold.program.rules.silent_mistakes import silent_faults  # noqa: PLC0415
+    from toolfold.program.rules.tool_uses import stream_faults, tool_use_faults  # noqa: PLC0415
+    from toolfold.program.rules.value_flow import type_faults  # noqa: PLC0415
+
+    return coroutine_faults, silent_faults, stream_faults, tool_use_faults, type_faults
 
 
 def _is_plain_call(call: ast.Call, calls: ToolCallCheck) -> bool:

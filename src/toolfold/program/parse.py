@@ -40,6 +40,11 @@ _PLAIN: Final = frozenset(
     }
 )  # fmt: skip
 """Kinds of nodes that the parser alone judges, at the top level of a program."""
+_PLAIN_BLOCKS: Final = _PLAIN | {
+    ast.AsyncFunctionDef, ast.AsyncWith, ast.ClassDef, ast.FunctionDef, ast.Lambda, ast.Raise, ast.Return, ast.Starred,
+    ast.Try, ast.While, ast.With,
+}  # fmt: skip
+"""With those whose faults the reader sees."""
 
 
 MAX_NODES: Final = 300_000
@@ -116,19 +121,34 @@ def late_error(text: str, tree: ast.Module, reader: ProgramReader) -> Problem | 
 
 def _is_plain(text: str, reader: ProgramReader) -> bool:
     """Whether there is nothing in it that the compiler could object to; to compile takes a third of the check."""
+    shape = reader.shape
     return (
         len(text) <= _PLAIN_CHARACTERS
-        and reader.shape.kinds <= _PLAIN
+        and (shape.kinds <= _PLAIN or (shape.kinds <= _PLAIN_BLOCKS and _has_plain_blocks(text, reader)))
         and "__debug__" not in text
         and "__future__" not in text
         and text.count("for") <= _PLAIN_LOOPS
-        and not (reader.calls and any(_repeats_keyword(use.node) for use in reader.calls))
+        and not any(len(use.node.keywords) > 1 and _repeats_keyword(use.node) for use in reader.calls)
+    )
+
+
+def _has_plain_blocks(text: str, reader: ProgramReader) -> bool:
+    shape = reader.shape
+    if ast.Starred in shape.kinds:
+        arguments = (argument for use in reader.calls for argument in use.node.args)
+        if text.count("*") > sum(isinstance(argument, ast.Starred) for argument in arguments):
+            return False
+    return (
+        not (shape.is_odd or shape.tries_with_finally or shape.top_level_returns)
+        and text.count("for") + 2 * sum(map(text.count, ("try", "with", "while"))) <= _PLAIN_LOOPS
+        and all(use.scope.can_await for use, _ in reader.values.async_uses)
+        and not any(use.scope.parent and use.node.names[0].name == "*" for use in reader.imports)
     )
 
 
 def _repeats_keyword(call: ast.Call) -> bool:
     names = [keyword.arg for keyword in call.keywords if keyword.arg is not None]
-    return len(names) > 1 and len(set(names)) < len(names)
+    return len(set(names)) < len(names)
 
 
 def _unfit(text: str, limits: Limits) -> Problem | None:

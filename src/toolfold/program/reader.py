@@ -61,8 +61,10 @@ def _function(walk: Walk, node: Any, scope: Scope, guard: Guard) -> None:
         inner.bind(argument.arg)
         if argument.annotation is not None:
             walk.stack.append((argument.annotation, outer, guard | walk.annotation))
+    walk.shape.is_odd = walk.shape.is_odd or bool(inner.rebound)  # a name that is there twice
     for argument in (arguments.vararg, arguments.kwarg):
         if argument is not None:
+            walk.shape.is_odd = walk.shape.is_odd or argument.arg in inner.bound
             inner.bind(argument.arg)
             walk.push((argument.annotation,), outer, guard | walk.annotation)
 
@@ -73,6 +75,7 @@ def _class(walk: Walk, node: ast.ClassDef, scope: Scope, guard: Guard) -> None:
     outer = _type_parameters(walk, node, scope, guard)
     walk.push(node.bases, outer, guard)
     walk.push([keyword.value for keyword in node.keywords], outer, guard)
+    walk.shape.is_odd = walk.shape.is_odd or bool(node.keywords)
     walk.push(node.body, Scope(Kind.CLASS, outer, node=node), guard)
 
 
@@ -120,6 +123,7 @@ def _try(walk: Walk, node: ast.Try, scope: Scope, guard: Guard) -> None:
         walk.shape.tries_with_finally.append(node)
     if len(node.handlers) > 1 and node.__class__ is ast.Try:
         walk.shape.long_tries.append(node)
+        walk.shape.is_odd = walk.shape.is_odd or any(handler.type is None for handler in node.handlers[:-1])
 
 
 def _with(walk: Walk, node: ast.With | ast.AsyncWith, scope: Scope, guard: Guard) -> None:
@@ -160,6 +164,8 @@ def _mapping(walk: Walk, node: ast.MatchMapping, scope: Scope, guard: Guard) -> 
 def _return(walk: Walk, node: ast.Return, scope: Scope, guard: Guard) -> None:
     if scope.kind is Kind.MODULE:
         walk.shape.top_level_returns.append(node)
+    elif scope.kind is Kind.CLASS:
+        walk.shape.is_odd = True
     scope.returns = scope.returns or node.value is not None
     walk.push((node.value,), scope, guard)
 
@@ -179,7 +185,7 @@ def _type_parameters(walk: Walk, node: Any, scope: Scope, guard: Guard) -> Scope
     parameters = getattr(node, "type_params", None)
     if not parameters:
         return scope
-    inner = Scope(Kind.FUNCTION, scope)
+    inner, walk.shape.is_odd = Scope(Kind.FUNCTION, scope), True
     for parameter in parameters:
         inner.bind(parameter.name)
         walk.push((getattr(parameter, "bound", None), getattr(parameter, "default_value", None)), inner, guard)
@@ -245,6 +251,7 @@ def _call(walk: Walk, node: ast.Call, scope: Scope, guard: Guard) -> None:
 
 def _await(walk: Walk, node: ast.Await, scope: Scope, guard: Guard) -> None:
     walk.values.awaited.add(node.value)
+    walk.shape.is_odd = walk.shape.is_odd or not scope.can_await
     walk.stack.append((node.value, scope, guard))
 
 

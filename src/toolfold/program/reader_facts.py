@@ -212,6 +212,8 @@ class ShapeFacts:
     long_tries: list[ast.Try] = field(default_factory=list)
     """Those with several handlers."""
     raises: list[NodeUse] = field(default_factory=list)
+    is_odd: bool = False
+    """Whether a function, a class or a handler may be one that CPython does not compile."""
     captures: int = 0
     most_loops: int = 0
 

@@ -31,14 +31,15 @@ _LISTS: Final = (ast.List, ast.ListComp, ast.Tuple, ast.GeneratorExp)
 def coroutine_faults(reader: ProgramReader, reachability: Reachability) -> Iterator[Fault]:
     """Faults in no order."""
     may_gather = "gather" in reader.names.attributes or "asyncio" in reader.names.modules
-    if not (may_gather or reader.names.coroutines or reader.values.awaited):
+    may_await_inside = reader.values.awaited and ast.GeneratorExp in reader.shape.kinds
+    if not (may_gather or reader.names.coroutines or may_await_inside):
         return
     unawaited = _Unawaited(reader, reachability)
     for use in reader.calls:
         callee = use.node.func
         fault = None
         arguments = use.node.args
-        if arguments and arguments[0].__class__ is ast.GeneratorExp and reader.values.awaited:
+        if arguments and arguments[0].__class__ is ast.GeneratorExp and may_await_inside:
             fault = _async_generator(use, last_name(callee))
         is_gather = may_gather and _is_gather(callee, use.scope)
         if fault is None and is_gather:

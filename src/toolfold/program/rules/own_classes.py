@@ -114,7 +114,8 @@ class OwnClasses:
             if scope is not None and self.members(scope) is not None:
                 yield from self._construction_faults(use, scope)
             return
-        if not isinstance(callee, ast.Attribute) or callee.attr in self._reader.names.set_attributes:
+        name, names = last_name(callee), self._reader.names
+        if not isinstance(callee, ast.Attribute) or name not in names.functions or name in names.set_attributes:
             return
         function = self.method(use)
         if function is not None:

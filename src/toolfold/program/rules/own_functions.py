@@ -47,21 +47,24 @@ def arity_fault(call: ast.Call, name: str, spec: ast.arguments, *, skip: int = 0
     positional = [argument.arg for argument in (*spec.posonlyargs, *spec.args)][skip:]
     only_positional = {argument.arg for argument in spec.posonlyargs}
     keyword_names = {word.arg for word in call.keywords}
-    takes = f"{name!r} takes {_join_names([*positional, *(argument.arg for argument in spec.kwonlyargs)])}"
+
+    def takes() -> str:
+        return f"{name!r} takes {_join_names([*positional, *(argument.arg for argument in spec.kwonlyargs)])}"
+
     if len(call.args) > len(positional) and spec.vararg is None:
-        return Fault("arguments", f"{takes}; got {len(call.args)} positional arguments", call.args[len(positional)])
+        return Fault("arguments", f"{takes()}; got {len(call.args)} positional arguments", call.args[len(positional)])
     accepted_names = {*positional, *(argument.arg for argument in spec.kwonlyargs)} - only_positional
     for word in call.keywords:
         if word.arg not in accepted_names and spec.kwarg is None:
-            return Fault("arguments", f"{takes}; it has no argument {word.arg!r}", word)
+            return Fault("arguments", f"{takes()}; it has no argument {word.arg!r}", word)
         if word.arg in positional[: len(call.args)] and word.arg not in only_positional:
-            return Fault("arguments", f"{takes}; it got {word.arg!r} twice", word)
+            return Fault("arguments", f"{takes()}; it got {word.arg!r} twice", word)
     needed = positional[len(call.args) : max(0, len(positional) - len(spec.defaults))]
     needed += [
         argument.arg for argument, default in zip(spec.kwonlyargs, spec.kw_defaults, strict=True) if default is None
     ]
     missing = [needed_name for needed_name in needed if needed_name not in keyword_names]
-    return Fault("arguments", f"{takes}; {_join_names(missing)} is missing", call) if missing else None
+    return Fault("arguments", f"{takes()}; {_join_names(missing)} is missing", call) if missing else None
 
 
 def _join_names(names: list[str]) -> str:
