@@ -155,7 +155,8 @@ async def test_refused_syntax_is_rejected_before_a_call_is_made() -> None:
 async def test_an_argument_of_a_certain_wrong_type_is_rejected_before_anything_runs() -> None:
     schema = {"type": "object", "properties": {"ticker": {"type": "string"}}, "required": ["ticker"]}
     async with Runtime(engine="monty") as runtime:
-        price = ToolSpec(name="price", python_name="price", input_schema=schema, source="caller")
+        shape = {"input_schema": schema, "output_schema": {"type": "number"}}
+        price = ToolSpec(name="price", python_name="price", source="caller", **shape)
         step = await runtime.start("x = 5\nprint('began')\nawait price(x)", tools=[price])
 
     assert isinstance(step, Outcome)

@@ -189,7 +189,7 @@ class Checker:
             yield from outward_faults(reader, self._index, reachability)
             if reader.imports or reader.names.attribute_uses:
                 yield from library_faults(reader, self._preset_names(reader, known_names), reachability)
-            if calls.tools:
+            if any(tool.output_schema for tool in calls.tools.values()):
                 yield from type_faults(reader, calls.tools, self._index.signature, reachability)
 
     def _is_plain(self, reader: ProgramReader, calls: ToolCallCheck) -> bool:
