@@ -88,12 +88,12 @@ class Expressions:
         self._changed_attributes: set[str] = set()
         self._is_quiet = self._is_inner = self._is_settled = False
         self._opaque = {name for scope in reader.root.scopes for name in scope.declarations}
-        calls = set()
+        self._has_generators = not reader.shape.kinds.isdisjoint((ast.Yield, ast.YieldFrom))
+        self._callees = {use.node.func for use in reader.calls}
         for use in reader.calls:
-            calls.add(use.node.func)
             if last_name(use.node.func) in _ASKING:
                 self._opaque.update(node.id for node in ast.walk(use.node) if isinstance(node, ast.Name))
-        if any(use.node not in calls for name in _ADDING for use in reader.names.attributes.get(name, ())):
+        if any(use.node not in self._callees for name in _ADDING for use in reader.names.attributes.get(name, ())):
             self.stored.add(ANY_KEY)  # handed over, to be called on who knows what
 
     def _report(self, node: ast.AST, message: str, value: Type, guard: Guard, kind: ProblemKind | None = None) -> None:
@@ -122,8 +122,10 @@ class Expressions:
         for names in reversed(self._inner):
             if name in names:
                 return names[name]
-        owner = self._scope.find(name)
         value = self._names.get(name)
+        if value is not None and value.name != "list":
+            return value
+        owner = self._scope.find(name)
         is_outer = owner is not None and owner is not self._scope and owner.kind in (Kind.MODULE, Kind.FUNCTION)
         if owner is not None and is_outer and name not in self._names and not self._is_quiet:
             value = self._bindings.get((owner, name))
@@ -462,7 +464,7 @@ class Expressions:
             self._arguments[key] = join(self._arguments[key], value) if key in self._arguments else value
         result = self.result_of(function)
         if isinstance(function, ast.AsyncFunctionDef):
-            return None if is_generator(function) else ValueType(name="task", item=result)
+            return None if self._has_generators and is_generator(function) else ValueType(name="task", item=result)
         return result
 
     def _path(self, node: ast.expr) -> str:

@@ -132,7 +132,7 @@ class _Flow(Expressions):
         if function not in self._results:
             self._results[function] = None  # while it is looked for: it may call itself
             scope = next((scope for scope in self._reader.root.scopes if scope.node is function), None)
-            if scope is not None and not is_generator(function):
+            if scope is not None and not (self._has_generators and is_generator(function)):
                 was_quiet, self._is_quiet = self._is_quiet, True
                 self._results[function] = self._function(scope, {})
                 self._is_quiet = was_quiet
@@ -142,9 +142,9 @@ class _Flow(Expressions):
         """Types of parameters, of a function that is only ever called by its name."""
         node = scope.node
         assert isinstance(node, Function)
-        calls = {use.node.func for use in self._reader.calls}
-        is_called = all(use.node in calls for use in self._reader.names.loads.get(node.name, ()))
-        if scope.parent is None or scope.parent.kind is Kind.CLASS or node.decorator_list or not is_called:
+        if scope.parent is None or scope.parent.kind is Kind.CLASS or node.decorator_list:
+            return {}
+        if not all(use.node in self._callees for use in self._reader.names.loads.get(node.name, ())):
             return {}
         return {name: self._arguments.get((node, name)) for name in parameters_of(node) if name not in self._opaque}
 

@@ -24,6 +24,7 @@ _OF_MEDIA: Final = frozenset({"data", "kind", "mime", "name", "text", "uri"})
 _OF_COROUTINES: Final = frozenset({"close", "send", "throw"})
 _SEQUENCES: Final = frozenset({"list", "tuple", "str"})
 _CONTAINERS: Final = frozenset({"list", "tuple", "dict", "set"})
+_FLAT: Final = NUMBERS | {"None", "set", "view", "dict"}
 _ALONE: Final = "call it on a line of its own"
 
 
@@ -97,15 +98,17 @@ def no_key(value: ValueType, key: str | int) -> str:
 
 def no_item(node: ast.Subscript, value: ValueType, index: Type) -> str:
     """A subscript of what has no such items, whatever is in it."""
-    name, key, start = _text(node.value), _text(node.slice, "key"), _is(node.value, value) if _is_judged(value) else ""
-    if not start or (value.name == "dict" and not (isinstance(node.slice, ast.Slice) and value.schema)):
+    is_odd_index = index is not None and index.name in ("str", "float", "list", "dict", "tuple", "None")
+    if not _is_judged(value) or not (is_odd_index or value.name in _FLAT):
         return ""
+    if value.name == "dict" and not (isinstance(node.slice, ast.Slice) and value.schema):
+        return ""
+    name, key, start = _text(node.value), _text(node.slice, "key"), _is(node.value, value)
     if value.name in NUMBERS | {"None"}:
         return f"{start}, which has no items; {_ALONE if value.name == 'None' else f'leave out [{key}]'}"
     if value.name in ("set", "view", "dict"):
         return f"{start}, which has no order; write list({name})[{key}]"
-    if index is None or index.name not in ("str", "float", "list", "dict", "tuple", "None"):
-        return ""
+    assert index is not None
     rest = "use an int"
     if index.name == "str" and value.name == "str":
         rest = f"parse it first: json.loads({name})[{key}]"
@@ -254,19 +257,20 @@ def bad_argument(name: str, node: ast.Call, value: Type, element: Type) -> str:
     if value is None or not _is_judged(value) or len(node.args) != 1:
         return ""
     argument, kind = node.args[0], value.name
-    start, text = _is(argument, value), _text(argument)
     if name == "len" and kind in NUMBERS | {"None"}:
-        return f"{start}, which has no length; {'use it as it is' if kind in NUMBERS else _ALONE}"
+        return f"{_is(argument, value)}, which has no length; {'use it as it is' if kind in NUMBERS else _ALONE}"
     if name == "range" and kind in ("str", "list", "dict", "float"):
-        return f"{start}, and 'range' takes an int; write range({'int' if kind == 'float' else 'len'}({text}))"
+        change = f"range({'int' if kind == 'float' else 'len'}({_text(argument)}))"
+        return f"{_is(argument, value)}, and 'range' takes an int; write {change}"
     if kind in _CONTAINERS and name in ("int", "float", "abs", "round"):
         inside = f", such as {_text(argument, 'reply')}[{value.keys[0]!r}]" if value.keys else ""
-        return f"{start}, and {name!r} takes a number; give it one{inside}"
+        return f"{_is(argument, value)}, and {name!r} takes a number; give it one{inside}"
     if element is None or kind == "dict" or not _is_judged(element):
         return ""
     if (name == "sum" and element.name in ("dict", "str", "list")) or (
         name in _COMPARING and element.name == "dict" and not node.keywords
     ):
+        text = _text(argument)
         return f"{name!r} cannot take {WORDS[element.name]} for each item of {text!r}; {_each(name, element)}"
     if name in ("set", "frozenset") and element.name in ("dict", "list"):
         return f"a set cannot hold {WORDS[element.name]}; {_each('set', element)}"
