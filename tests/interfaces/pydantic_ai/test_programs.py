@@ -223,7 +223,7 @@ async def test_a_corrected_program_need_not_do_again_what_the_failed_one_did(
         return f"paid {amount}"
 
     talk = Talk(
-        program("first = await pay(amount=1)\nfirst.amount"),
+        program("first = await pay(amount=1)\nint(first)"),
         program("[await pay(amount=1), await pay(amount=2)]"),
         "done",
     )
