@@ -126,12 +126,9 @@ class Checker:
             notes = (*notes, *islice(lines, _MOST_HINTS))
         preset = self._preset_names(reader, names)
         return Program(
-            text=text,
-            library_set=library_set(text, reader, preset, library_sets or ()),
-            preset_names=preset,
-            sent="" if original_text == text else original_text,
-            notes=notes,
-        )
+            text=text, library_set=library_set(text, reader, preset, library_sets or ()), preset_names=preset,
+            sent="" if original_text == text else original_text, notes=notes,
+        )  # fmt: skip
 
     @cached_property
     def _index(self) -> ToolIndex:
