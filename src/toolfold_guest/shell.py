@@ -145,6 +145,7 @@ class _Supervisor:
         signal.set_wakeup_fd(waker, warn_on_full_buffer=False)
         # The host asks for last words with this signal before it kills.
         signal.signal(signal.SIGTERM, lambda *_: self._send_output())
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
         pipes = os.pipe(), os.pipe()
         self._bash = self._start(pipes[0][1], pipes[1][1])
         self._streams = {}
@@ -306,11 +307,15 @@ class _Supervisor:
         if slot not in SLOTS or not slot or len(words) != 3:
             return None
         _, number, name = words
-        with open(f"{self._folder}/arguments.{slot}", "rb") as file:
-            text = file.read().decode("utf-8", "replace").strip() or "{}"
+        text = ""
         try:
+            with open(f"{self._folder}/arguments.{slot}", "rb") as file:
+                text = file.read().decode("utf-8", "replace").strip() or "{}"
             arguments = json.loads(text)
-        except ValueError as error:
+            # What the host could not read ends the call, not the program.
+            encoded = json.dumps(arguments, ensure_ascii=False, allow_nan=False)
+            encoded.encode()
+        except (OSError, ValueError, RecursionError) as error:
             self._answer(slot, f"{name}: the argument is not valid JSON: {error}", is_ok=False)
             return None
         if not isinstance(arguments, dict) or name not in self._indexes:
@@ -320,7 +325,7 @@ class _Supervisor:
         self._count += 1
         self._slots[self._count] = slot
         line_number = number if number.isdigit() and len(number) < 8 else "0"
-        return f"[{self._count},{self._indexes[name]},{json.dumps(arguments)},{line_number}]"
+        return f"[{self._count},{self._indexes[name]},{encoded},{line_number}]"
 
     def _obey(self, message: Any) -> None:
         kind = message[0]

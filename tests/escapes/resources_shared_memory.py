@@ -1,6 +1,6 @@
 """Takes shared anonymous memory, which is no heap."""
 
-STOPPED_BY = {"rlimits"}
+STOPPED_BY = {"rlimits", "seccomp"}
 LIMITS = {"memory_bytes": 67_108_864}
 
 import mmap

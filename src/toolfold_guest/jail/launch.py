@@ -72,8 +72,9 @@ def _leave(control: socket.socket, reason: str, folder: str) -> NoReturn:
 
 
 def _set_limits() -> None:
-    # A dump of a crashed guest would lie on the host's disk, with all that the program held.
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    # A dump of a crashed guest would lie on the host's disk, with all that the program held. One byte: at 0 the kernel
+    # still starts a host's handler of dumps, and it never does at 1.
+    resource.setrlimit(resource.RLIMIT_CORE, (1, 1))
     for limit, value in (
         (resource.RLIMIT_NPROC, resource.RLIM_INFINITY),
         (resource.RLIMIT_NOFILE, 65_536),

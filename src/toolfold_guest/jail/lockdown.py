@@ -181,9 +181,10 @@ class Lockdown:
 
     def _prepare_landlock(self, readable: Sequence[str], files: Sequence[str], listed: Sequence[str]) -> None:
         # Opened before anything else, so that a guest keeps these and closes all above them.
-        devices = ["/dev"] if self.has_tree else [f"/dev/{name}" for name in file_tree.DEVICES]
+        devices = ["/dev"] if self.has_tree else [f"/dev/{name}" for name in file_tree.DEVICES if name != "zero"]
         folder_fds = [_open(path) for path in readable]
-        file_fds = [_open(path) for path in files]
+        # Who maps that device for writing has memory that no limit counts; a tree has another in its place.
+        file_fds = [_open(path) for path in (*files, "/dev/zero")]
         listed_fds = [_open(path) for path in listed]
         device_fds = [_open(path) for path in devices if os.path.exists(path)]
         self.first_free_fd = max(*folder_fds, *file_fds, *listed_fds, *device_fds) + 1
@@ -336,10 +337,11 @@ _NUMBER_OFFSET: Final = 0
 _ARCH_OFFSET: Final = 4
 _X32_BIT: Final = 0x40000000
 
-_CLONE_THREAD: Final = 0x00010000
+_CLONE_FILES, _CLONE_THREAD, _CLOSE_RANGE_UNSHARE = 0x00000400, 0x00010000, 2
 _CLONE_NAMESPACES: Final = 0x7E020080
 _ARCH_SET_FS: Final = 0x1002
 _FILE_KIND, _FIFO = 0o170000, 0o010000
+_SHARED_ANONYMOUS: Final = 0x21
 _AF_UNIX: Final = 1
 # A pair of datagram sockets could name any socket of the host in `sendto`; streams cannot.
 _STREAMS: Final = (0x1, 0x801, 0x80001, 0x80801)
@@ -440,6 +442,13 @@ def _base_rules() -> dict[str, list[Instruction]]:
     of_vectors = [_argument(5), *_if(_HAS_BITS, _VECTOR_FLAGS ^ 0xFFFFFFFF, _ERRNO | errno.EOPNOTSUPP), _return(_ALLOW)]
     # Each error is the kernel's own for what it does not have: who asks for it has a way without.
     return {
+        # Such memory stays when all but a page of it is unmapped, and then no limit counts it.
+        "mmap": [
+            _argument(3),
+            Instruction(_AND, 0, 0, _SHARED_ANONYMOUS),
+            *_if(_EQUAL, _SHARED_ANONYMOUS, _ERRNO | errno.EPERM),
+            _return(_ALLOW),
+        ],
         # Locks that lend their priority have been a way into the kernel time and again.
         "futex": [
             _argument(1),
@@ -513,11 +522,29 @@ def _shell_rules() -> dict[str, list[Instruction]]:
     allow = _return(_ALLOW)
     fifo = [Instruction(_AND, 0, 0, _FILE_KIND), *_unless(_EQUAL, _FIFO, _ERRNO | errno.EPERM), allow]
     return {
-        "clone": [_argument(0), *_if(_HAS_BITS, _CLONE_NAMESPACES, _ERRNO | errno.EPERM), allow],
+        # A thread with files of its own is refused: the host counts them once for each process.
+        "clone": [
+            _argument(0),
+            *_if(_HAS_BITS, _CLONE_NAMESPACES, _ERRNO | errno.EPERM),
+            *_unless(_HAS_BITS, _CLONE_THREAD, _ALLOW),
+            *_unless(_HAS_BITS, _CLONE_FILES, _ERRNO | errno.EPERM),
+            allow,
+        ],
+        "close_range": [_argument(2), *_if(_HAS_BITS, _CLOSE_RANGE_UNSHARE, _ERRNO | errno.EPERM), allow],
         "kill": [allow],
         "tgkill": [allow],
         "tkill": [allow],
-        "prlimit64": [allow],
+        # But for the limit of dumps, which `launch` explains: it seems to be set, and stays.
+        "setrlimit": [_argument(0), *_if(_EQUAL, resource.RLIMIT_CORE, _ERRNO), allow],
+        "prlimit64": [
+            _argument(1),
+            *_unless(_EQUAL, resource.RLIMIT_CORE, _ALLOW),
+            _argument(2),
+            *_unless(_EQUAL, 0, _ERRNO),
+            _argument(2, high=True),
+            *_unless(_EQUAL, 0, _ERRNO),
+            allow,
+        ],
         # Of its own thread: where its local variables lie. All else there has a default that programs can live with.
         "arch_prctl": [_argument(0), *_one_of((_ARCH_SET_FS,), then=_ALLOW, otherwise=_ERRNO | errno.EINVAL)],
         "mknod": [_argument(1), *fifo],

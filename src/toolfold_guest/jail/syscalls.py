@@ -36,7 +36,7 @@ def _numbers(text: str) -> dict[str, int]:
 _X86_64: Final = Machine(
     audit_arch=0xC000003E,
     allowed=_numbers("""
-    read=0 write=1 open=2 close=3 stat=4 fstat=5 lstat=6 poll=7 lseek=8 mmap=9 mprotect=10 munmap=11 brk=12
+    read=0 write=1 open=2 close=3 stat=4 fstat=5 lstat=6 poll=7 lseek=8 mprotect=10 munmap=11 brk=12
     rt_sigaction=13 rt_sigprocmask=14 rt_sigreturn=15 pread64=17 pwrite64=18 readv=19 writev=20 access=21
     pipe=22 select=23 sched_yield=24 mremap=25 msync=26 dup=32 dup2=33 pause=34 nanosleep=35
     getitimer=36 alarm=37 setitimer=38 getpid=39 sendfile=40 recvfrom=45
@@ -61,7 +61,7 @@ _X86_64: Final = Machine(
     chmod=90 fchmod=91 utime=132 utimes=235 futimesat=261 fchmodat=268 utimensat=280 fchmodat2=452
     """),
     checked=_numbers("""
-    ioctl=16 madvise=28 sendto=44 socketpair=53 getsockopt=55 clone=56 kill=62 fcntl=72 flock=73 prctl=157
+    mmap=9 ioctl=16 madvise=28 sendto=44 socketpair=53 getsockopt=55 clone=56 kill=62 fcntl=72 flock=73 prctl=157
     tkill=200 futex=202 fadvise64=221 tgkill=234 prlimit64=302 preadv2=327 pwritev2=328 clone3=435
     """),
     setup=_numbers("""
@@ -76,6 +76,7 @@ _X86_64: Final = Machine(
     shell=_numbers("""
     fork=57 vfork=58 execve=59 setpgid=109 setsid=112 mknod=133 setpriority=141 arch_prctl=158 setrlimit=160
     timer_create=222 timer_settime=223 timer_gettime=224 timer_getoverrun=225 timer_delete=226 mknodat=259 execveat=322
+    close_range=436
     """),
     has_x32=True,
 )
@@ -97,7 +98,7 @@ _AARCH64: Final = Machine(
     getresgid=150 times=153 getpgid=155 getsid=156 getgroups=158 uname=160 getrlimit=163 getrusage=165
     umask=166 getcpu=168 gettimeofday=169 getpid=172 getppid=173 getuid=174 geteuid=175 getgid=176 getegid=177
     gettid=178 sysinfo=179 getsockname=204 getpeername=205 recvfrom=207 shutdown=210 brk=214
-    munmap=215 mremap=216 mmap=222 mprotect=226 msync=227 wait4=260 renameat2=276 getrandom=278 membarrier=283
+    munmap=215 mremap=216 mprotect=226 msync=227 wait4=260 renameat2=276 getrandom=278 membarrier=283
     copy_file_range=285 statx=291 rseq=293 close_range=436 faccessat2=439 epoll_pwait2=441
     """),
     attributes=_numbers("""
@@ -105,7 +106,7 @@ _AARCH64: Final = Machine(
     """),
     checked=_numbers("""
     fcntl=25 ioctl=29 flock=32 futex=98 kill=129 tkill=130 tgkill=131 prctl=167 socketpair=199 sendto=206
-    getsockopt=209 clone=220 fadvise64=223 madvise=233 prlimit64=261 preadv2=286 pwritev2=287 clone3=435
+    getsockopt=209 clone=220 mmap=222 fadvise64=223 madvise=233 prlimit64=261 preadv2=286 pwritev2=287 clone3=435
     """),
     setup=_numbers("""
     mount=40 pivot_root=41 capset=91 unshare=97 setrlimit=164 sendmsg=211 recvmsg=212 setns=268 seccomp=277
@@ -119,6 +120,7 @@ _AARCH64: Final = Machine(
     shell=_numbers("""
     mknodat=33 timer_create=107 timer_gettime=108 timer_getoverrun=109 timer_settime=110 timer_delete=111
     setpriority=140 setpgid=154 setsid=157 setrlimit=164 execve=221 execveat=281
+    close_range=436
     """),
 )
 

@@ -114,7 +114,7 @@ result = {
         "no new privileges": 1,
         "seccomp mode": 2,
         "death signal": signal.SIGKILL,
-        "core": [0, 0],
+        "core": [1, 1],
         "files": [256, 256],
         "cpu": [120, 120],
         "locked": [0, 0],

@@ -25,8 +25,11 @@ LOOK_SECONDS: Final = 0.03
 _MOST_LOOK_SHARE: Final = 20
 """Of the time between two looks, the part that a look may take: a tree of many processes is looked at less often."""
 _TICKS: Final = os.sysconf("SC_CLK_TCK")
-_TIMES: Final = slice(11, 15)
+_OWN_TIMES, _TIMES = slice(11, 13), slice(11, 15)
 """User and system time in `stat`, of the process and of the children that it has waited for; counted after the name."""
+_FREE_DESCRIPTORS, _MANY_DESCRIPTORS = 32, 256
+_DESCRIPTOR_BYTES: Final = 104 * 1024
+"""Counted as memory for each further one of a process: as much lies in a full socket, and the kernel tells nobody."""
 
 
 class TreeUsage(NamedTuple):
@@ -34,36 +37,59 @@ class TreeUsage(NamedTuple):
 
     cpu_seconds: float
     memory_bytes: int
+    ticks: dict[int, int]
+    """Processor time of each process, without its children."""
 
 
 def tree_usage(pid: int) -> TreeUsage:
     """What the process and its descendants use now, pages of files apart."""
-    ticks = pages = 0
-    for process in _descendants(pid):
+    own: dict[int, int] = {}
+    ticks = memory_bytes = 0
+    for process, threads in _descendants(pid):
         try:
             with open(f"/proc/{process}/stat", "rb") as file:
                 words = file.read().rpartition(b") ")[2].split()
-            with open(f"/proc/{process}/statm", "rb") as file:
-                _, resident, shared, *_ = map(int, file.read().split())
+            memory_bytes += _memory_bytes(process, threads, is_ours=process == pid)
         except OSError:  # it ended meanwhile; whoever waited for it has its time
             continue
         ticks += sum(map(int, words[_TIMES]))
-        pages += resident - shared
-    return TreeUsage(ticks / _TICKS, pages * PAGE_BYTES)
+        own[process] = sum(map(int, words[_OWN_TIMES]))
+    return TreeUsage(ticks / _TICKS, memory_bytes, own)
 
 
-def _descendants(pid: int) -> Iterator[int]:
+def _memory_bytes(process: int, threads: list[str], *, is_ours: bool) -> int:
+    # A thread that has ended has neither memory nor files, and the first may end before the others.
+    for thread in threads:
+        folder = f"/proc/{process}/task/{thread}"
+        with open(f"{folder}/statm", "rb") as file:
+            _, resident, shared, *_ = map(int, file.read().split())
+        if resident:
+            return (resident - shared) * PAGE_BYTES + (0 if is_ours else _descriptor_bytes(f"{folder}/fd"))
+    return 0
+
+
+def _descriptor_bytes(folder: str) -> int:
+    try:
+        count = len(os.listdir(folder))
+    except PermissionError:  # a command that nobody may read
+        count = _MANY_DESCRIPTORS
+    return max(0, count - _FREE_DESCRIPTORS) * _DESCRIPTOR_BYTES
+
+
+def _descendants(pid: int) -> Iterator[tuple[int, list[str]]]:
+    """Each with its threads."""
     waiting = [pid]
     while waiting:
         process = waiting.pop()
-        yield process
+        threads = []
         try:
             threads = os.listdir(f"/proc/{process}/task")
             for thread in threads:
                 with open(f"/proc/{process}/task/{thread}/children", "rb") as file:
                     waiting += map(int, file.read().split())
         except OSError:
-            continue
+            pass
+        yield process, threads
 
 
 class TreeWatch:
@@ -79,6 +105,9 @@ class TreeWatch:
         self._guest = guest
         self._limits = limits
         self._stop = stop
+        self._last: dict[int, int] = {}
+        self._ticks = 0
+        """Seen of all processes; a child that nobody waits for is in no other sum."""
         self._loop = asyncio.get_running_loop()
         self._timer = self._loop.call_later(LOOK_SECONDS, self._look)
 
@@ -90,10 +119,12 @@ class TreeWatch:
         if self._guest.pidfd < 0:
             return
         usage = tree_usage(pid_of(self._guest.pidfd))
+        self._ticks += sum(max(0, ticks - self._last.get(process, 0)) for process, ticks in usage.ticks.items())
+        self._last = usage.ticks
         if usage.memory_bytes > self._limits.memory_bytes:
             most = self._limits.memory_bytes >> 20
             self._stop(Problem(kind="memory", message=f"the program's processes used more than {most} MiB of memory"))
-        elif usage.cpu_seconds > self._limits.cpu_seconds:
+        elif max(usage.cpu_seconds, self._ticks / _TICKS) > self._limits.cpu_seconds:
             message = f"the program's processes used {self._limits.cpu_seconds} s of CPU time"
             self._stop(Problem(kind="cpu", message=message))
         else:
