@@ -6,7 +6,7 @@ MAY_LACK = "a kernel without CONFIG_KSM merges no pages"
 import mmap
 
 MERGEABLE = 12
-memory = mmap.mmap(-1, mmap.PAGESIZE)
+memory = mmap.mmap(-1, mmap.PAGESIZE, flags=mmap.MAP_PRIVATE)
 address = ctypes.addressof(ctypes.c_char.from_buffer(memory))
 if kernel("madvise", address, mmap.PAGESIZE, MERGEABLE) == 0:
     print("REACHED")

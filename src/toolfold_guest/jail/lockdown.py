@@ -29,6 +29,8 @@ _SIGNALS_PENDING: Final = 128
 _SHELL_ROOM_BYTES: Final = 1024 * 1024 * 1024
 """Address space of each process of a shell program beyond its memory, which is counted for all of them: a `python3`
 that loads pandas maps far more than it uses."""
+_SHELL_FILES: Final = 256
+"""Of the supervisor, in the temporary folder: pipes, arguments and replies."""
 # The builder of the jail has set RLIMIT_CORE for all.
 _LIMITS: Final = (
     resource.RLIMIT_AS, resource.RLIMIT_CPU, resource.RLIMIT_NOFILE, resource.RLIMIT_FSIZE, resource.RLIMIT_STACK,
@@ -140,7 +142,8 @@ class Lockdown:
         temp, data = self._folders_of(folder)
         if self.has_tree:
             files, may_execute = limits["data_files"], self._is_shell
-            file_tree.plan_temp(steps, temp, size_bytes=limits["temp_bytes"], files=files, may_execute=may_execute)
+            own = files + (_SHELL_FILES if self._is_shell else 0)
+            file_tree.plan_temp(steps, temp, size_bytes=limits["temp_bytes"], files=own, may_execute=may_execute)
             file_tree.plan_root(steps, size_bytes=limits["data_bytes"], files=files, may_execute=may_execute)
         else:
             steps.make_folder(temp)
@@ -246,18 +249,8 @@ _REFER, _TRUNCATE, _IOCTL_DEV = 1 << 13, 1 << 14, 1 << 15
 
 _READ: Final = _READ_FILE | _READ_DIR
 # All that a program does in a folder of its own: no devices, no sockets, no exec.
-_READ_WRITE: Final = (
-    _READ
-    | _WRITE_FILE
-    | _REMOVE_DIR
-    | _REMOVE_FILE
-    | _MAKE_DIR
-    | _MAKE_REG
-    | _MAKE_FIFO
-    | _MAKE_SYM
-    | _REFER
-    | _TRUNCATE
-)
+_CHANGE: Final = _REMOVE_DIR | _REMOVE_FILE | _MAKE_DIR | _MAKE_REG | _MAKE_FIFO | _MAKE_SYM | _REFER
+_READ_WRITE: Final = _READ | _WRITE_FILE | _CHANGE | _TRUNCATE
 _DEVICE: Final = _READ_FILE | _WRITE_FILE | _TRUNCATE
 _OF_A_FILE: Final = _EXECUTE | _WRITE_FILE | _READ_FILE | _TRUNCATE | _IOCTL_DEV
 
@@ -333,6 +326,7 @@ _LOAD, _AND, _JUMP, _EQUAL, _AT_LEAST, _HAS_BITS, _RETURN = 0x20, 0x54, 0x05, 0x
 _ALLOW: Final = 0x7FFF0000
 _KILL: Final = 0x80000000
 _ERRNO: Final = 0x00050000
+_DENY: Final = _ERRNO | errno.EPERM
 _NUMBER_OFFSET: Final = 0
 _ARCH_OFFSET: Final = 4
 _X32_BIT: Final = 0x40000000
@@ -388,13 +382,8 @@ class Instruction(NamedTuple):
 
 def compile_base(machine: Machine, *, is_shell: bool = False) -> bytes:
     """For the zygote, inherited by its guests: what they may call, and what locks them down."""
-    numbers = {
-        number
-        for table in (
-            machine.allowed, machine.attributes, machine.checked, machine.setup, machine.shell if is_shell else {},
-        )
-        for number in table.values()
-    }  # fmt: skip
+    tables = [machine.allowed, machine.attributes, machine.checked, machine.setup, machine.shell if is_shell else {}]
+    numbers = {number for table in tables for number in table.values()}
     program = [_load(_ARCH_OFFSET), *_unless(_EQUAL, machine.audit_arch, _KILL), _load(_NUMBER_OFFSET)]
     if machine.has_x32:
         program += [Instruction(_AT_LEAST, 0, 1, _X32_BIT), _return(_KILL)]
@@ -416,7 +405,7 @@ def compile_guest(machine: Machine, process_id: int, *, attributes: bool, is_she
     for name, rule in rules.items():
         if name in numbers:
             program += [Instruction(_EQUAL, 0, len(rule), numbers[name]), *rule]
-    return _assemble([*program, *_one_of(tuple(refused), then=_ERRNO | errno.EPERM, otherwise=_ALLOW)])
+    return _assemble([*program, *_one_of(tuple(refused), then=_DENY, otherwise=_ALLOW)])
 
 
 class SeccompFilter:
@@ -446,7 +435,7 @@ def _base_rules() -> dict[str, list[Instruction]]:
         "mmap": [
             _argument(3),
             Instruction(_AND, 0, 0, _SHARED_ANONYMOUS),
-            *_if(_EQUAL, _SHARED_ANONYMOUS, _ERRNO | errno.EPERM),
+            *_if(_EQUAL, _SHARED_ANONYMOUS, _DENY),
             _return(_ALLOW),
         ],
         # Locks that lend their priority have been a way into the kernel time and again.
@@ -462,7 +451,7 @@ def _base_rules() -> dict[str, list[Instruction]]:
             _argument(2),
             *_one_of(_SOCKET_OPTIONS, then=_ALLOW, otherwise=_ERRNO | errno.ENOPROTOOPT),
         ],
-        "fadvise64": [_argument(3), *_one_of(_FILE_ADVICE, then=_ALLOW, otherwise=_ERRNO | errno.EPERM)],
+        "fadvise64": [_argument(3), *_one_of(_FILE_ADVICE, then=_ALLOW, otherwise=_DENY)],
         "preadv2": of_vectors,
         "pwritev2": of_vectors,
     }
@@ -470,35 +459,35 @@ def _base_rules() -> dict[str, list[Instruction]]:
 
 def _guest_rules(process_id: int) -> dict[str, list[Instruction]]:
     allow = _return(_ALLOW)
-    to_self = [_argument(0), *_unless(_EQUAL, process_id, _ERRNO | errno.EPERM), allow]
+    to_self = [_argument(0), *_unless(_EQUAL, process_id, _DENY), allow]
     return {
         # First, because a guest uses it most.
-        "sendto": [_argument(3), *_if(_HAS_BITS, _MSG_OOB, _ERRNO | errno.EPERM), allow],
+        "sendto": [_argument(3), *_if(_HAS_BITS, _MSG_OOB, _DENY), allow],
         # Its flags lie in memory, which a filter cannot read; without it the C library uses `clone`.
         "clone3": [_return(_ERRNO | errno.ENOSYS)],
         "clone": [
             _argument(0),
-            *_if(_HAS_BITS, _CLONE_NAMESPACES, _ERRNO | errno.EPERM),
-            *_unless(_HAS_BITS, _CLONE_THREAD, _ERRNO | errno.EPERM),
+            *_if(_HAS_BITS, _CLONE_NAMESPACES, _DENY),
+            *_unless(_HAS_BITS, _CLONE_THREAD, _DENY),
             allow,
         ],
         # Terminals and devices offer far more than a program needs; one that is not there says so with ENOTTY.
         "ioctl": [_argument(1), *_one_of(_IOCTLS, then=_ALLOW, otherwise=_ERRNO | errno.ENOTTY)],
-        "prctl": [_argument(0), *_one_of(_PRCTLS, then=_ALLOW, otherwise=_ERRNO | errno.EPERM)],
+        "prctl": [_argument(0), *_one_of(_PRCTLS, then=_ALLOW, otherwise=_DENY)],
         "fcntl": [
             _argument(1),
             *_if_one_of(_PROCESS_LOCKS, _ERRNO),  # error 0 is success
             *_if_one_of(_FILE_LOCKS, _ERRNO | errno.ENOLCK),
-            *_one_of(_FCNTLS, then=_ALLOW, otherwise=_ERRNO | errno.EPERM),
+            *_one_of(_FCNTLS, then=_ALLOW, otherwise=_DENY),
         ],
         # A lock on a file that all guests share would tell one program about another.
         "flock": [_return(_ERRNO | errno.ENOLCK)],
         # Within the process only; `_STREAMS` says why no datagrams.
         "socketpair": [
             _argument(0),
-            *_unless(_EQUAL, _AF_UNIX, _ERRNO | errno.EPERM),
+            *_unless(_EQUAL, _AF_UNIX, _DENY),
             _argument(1),
-            *_one_of(_STREAMS, then=_ALLOW, otherwise=_ERRNO | errno.EPERM),
+            *_one_of(_STREAMS, then=_ALLOW, otherwise=_DENY),
         ],
         "kill": to_self,
         "tgkill": to_self,
@@ -507,11 +496,11 @@ def _guest_rules(process_id: int) -> dict[str, list[Instruction]]:
         "prlimit64": [
             _argument(0),
             Instruction(_EQUAL, 2, 0, 0),
-            *_unless(_EQUAL, process_id, _ERRNO | errno.EPERM),
+            *_unless(_EQUAL, process_id, _DENY),
             _argument(2),
-            *_unless(_EQUAL, 0, _ERRNO | errno.EPERM),
+            *_unless(_EQUAL, 0, _DENY),
             _argument(2, high=True),
-            *_unless(_EQUAL, 0, _ERRNO | errno.EPERM),
+            *_unless(_EQUAL, 0, _DENY),
             allow,
         ],
     }
@@ -520,17 +509,17 @@ def _guest_rules(process_id: int) -> dict[str, list[Instruction]]:
 def _shell_rules() -> dict[str, list[Instruction]]:
     """In place of those of a guest: processes may be started, limited and stopped, all in one pid namespace."""
     allow = _return(_ALLOW)
-    fifo = [Instruction(_AND, 0, 0, _FILE_KIND), *_unless(_EQUAL, _FIFO, _ERRNO | errno.EPERM), allow]
+    fifo = [Instruction(_AND, 0, 0, _FILE_KIND), *_unless(_EQUAL, _FIFO, _DENY), allow]
     return {
         # A thread with files of its own is refused: the host counts them once for each process.
         "clone": [
             _argument(0),
-            *_if(_HAS_BITS, _CLONE_NAMESPACES, _ERRNO | errno.EPERM),
+            *_if(_HAS_BITS, _CLONE_NAMESPACES, _DENY),
             *_unless(_HAS_BITS, _CLONE_THREAD, _ALLOW),
-            *_unless(_HAS_BITS, _CLONE_FILES, _ERRNO | errno.EPERM),
+            *_unless(_HAS_BITS, _CLONE_FILES, _DENY),
             allow,
         ],
-        "close_range": [_argument(2), *_if(_HAS_BITS, _CLOSE_RANGE_UNSHARE, _ERRNO | errno.EPERM), allow],
+        "close_range": [_argument(2), *_if(_HAS_BITS, _CLOSE_RANGE_UNSHARE, _DENY), allow],
         "kill": [allow],
         "tgkill": [allow],
         "tkill": [allow],
@@ -590,7 +579,7 @@ def _ranges(numbers: set[int], rules: dict[int, list[Instruction]]) -> list[tupl
     """`(first, what is done from there on)` in rising order, covering every number."""
 
     def answer(number: int) -> list[Instruction]:
-        return rules.get(number) or [_return(_ALLOW if number in numbers else _ERRNO | errno.EPERM)]
+        return rules.get(number) or [_return(_ALLOW if number in numbers else _DENY)]
 
     edges = [0, *(number for number in range(1, max(numbers) + 2) if answer(number) != answer(number - 1))]
     return [(edge, answer(edge)) for edge in edges]

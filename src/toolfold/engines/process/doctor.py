@@ -54,7 +54,7 @@ ATTACKS: Final[dict[str, str]] = {
         "if ctypes.CDLL(None, use_errno=True).unshare(0x10000000): raise OSError(ctypes.get_errno(), 'unshare')"
     ),
     "change the mode of a host file": "import os; os.chmod(host_file, 0o600)",
-    "take 4 GB of memory": "import mmap; mmap.mmap(-1, 4 << 30)",
+    "take 4 GB of memory": "import mmap; mmap.mmap(-1, 4 << 30, flags=mmap.MAP_PRIVATE)",
 }
 """Each raises where it is held, and goes on to the end where it is not."""
 
