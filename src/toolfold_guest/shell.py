@@ -8,6 +8,9 @@ Rules:
    `shared.bash_functions` describes. What they say there becomes frames, which the host parses as those of any guest.
 4. The program waits when each of its processes sleeps and no line of theirs is unread: `/proc` says so. A `sleep`
    counts as waiting, as timers do elsewhere.
+5. In a replay the calls on record leave in the order of the record, whichever process comes first this time: a call is
+   known by its tool, its arguments and its occurrence. One that is not on record leaves after all that are; where
+   those never come, the host is told what came instead, and says that the replay differs.
 """
 
 import contextlib
@@ -19,6 +22,7 @@ import select
 import signal
 import socket
 import sys
+from collections.abc import Iterator
 from typing import Any, Final, NoReturn
 
 from toolfold_guest.program.output_streams import Outlet
@@ -49,6 +53,8 @@ _MOST_LINE_BYTES: Final = 4096
 _LONGEST_ARGUMENT: Final = 120 * 1024
 """Of a program that bash gets as an argument; the kernel takes 128 KiB."""
 _LOOK_MILLISECONDS: Final = 2
+_PATIENCE_MILLISECONDS: Final = 2000
+"""In a replay, for a call that is due before others."""
 _DRAIN_MILLISECONDS: Final = 200
 """After the end of bash, for what its children still write, as in `> >(tee log)`."""
 _quote = json.encoder.encode_basestring
@@ -82,16 +88,17 @@ class _Host:
     def __init__(self, sock: socket.socket) -> None:
         self.sock = sock
         self._rest = b""
-        self._messages: list[Any] = []
+        self.messages: list[Any] = []
+        """Those that came with the last one that was waited for."""
 
     def next_message(self, kind: int) -> Any:
         """Wait for a message of that kind; others are passed over."""
         while True:
-            while self._messages:
-                message = self._messages.pop(0)
+            while self.messages:
+                message = self.messages.pop(0)
                 if message[0] == kind:
                     return message
-            self._messages = self.receive()
+            self.messages = self.receive()
 
     def receive(self) -> list[Any]:
         """The whole messages that have come; waits for bytes, not for whole messages."""
@@ -127,10 +134,19 @@ class _Supervisor:
         self._lines = b""
         self._slots: dict[int, str] = {}
         """Of each open call, by its id."""
-        self._count = 0
+        recorded: list[tuple[int, int, dict[str, Any]]] = options.get("recorded", [])
+        self._recorded = {number: _key(index, arguments) for number, index, arguments in recorded}
+        """Calls that are still to be made again, by their ids."""
+        self._count = max(self._recorded, default=0)
+        self._last_sent = 0
+        self._unsent: dict[int, str] = {}
+        """By their ids, in the order in which they were made."""
+        self._early: dict[int, Any] = {}
+        """Replies to calls that are still to be made again."""
         self._replies_seen = 0
         self._told_waiting = -1
         self._is_held = False
+        self._idle_looks = 0
         self._status: int | None = None
 
     def run(self) -> None:
@@ -156,6 +172,8 @@ class _Supervisor:
         self._poll = select.poll()
         for descriptor in (*self._streams, self._calls, wake, self._host.sock.fileno()):
             self._poll.register(descriptor, select.POLLIN)
+        for message in self._host.messages:  # replies to calls that are on record
+            self._obey(message)
         while self._status is None:
             self._turn(self._poll.poll(_LOOK_MILLISECONDS if self._may_wait else None), wake)
         self._end()
@@ -163,10 +181,13 @@ class _Supervisor:
     @property
     def _may_wait(self) -> bool:
         is_told = self._told_waiting == self._replies_seen
-        return self._reports_waiting and bool(self._slots) and not is_told and not self._is_held
+        is_news = self._reports_waiting and bool(self._slots) and not is_told
+        return (is_news or bool(self._unsent)) and not self._is_held
 
     def _turn(self, ready: list[tuple[int, int]], wake: int) -> None:
         descriptors = {descriptor for descriptor, _ in ready}
+        if descriptors:
+            self._idle_looks = 0
         for descriptor in descriptors & self._streams.keys():
             self._read_output(descriptor)
         if self._calls in descriptors:
@@ -178,7 +199,15 @@ class _Supervisor:
             os.read(wake, 512)
             self._reap()
         self._send_output()
-        if not descriptors and self._may_wait and self._is_idle():
+        if descriptors or not self._may_wait or not self._is_idle():
+            return
+        if self._unsent or self._recorded:
+            # A job that sleeps may yet make a call that is on record.
+            self._idle_looks += 1
+            if self._idle_looks * _LOOK_MILLISECONDS > _PATIENCE_MILLISECONDS and not self._is_asleep():
+                self._recorded.clear()
+                self._send_calls(in_order_of_record=False)
+        elif self._reports_waiting:
             self._told_waiting = self._replies_seen
             self._host.send(f'[{CALLS},"","",[],{self._replies_seen},null]')
 
@@ -260,15 +289,20 @@ class _Supervisor:
 
     def _is_idle(self) -> bool:
         """Whether each process sleeps and has said nothing since; without /proc a quiet moment has to do."""
-        try:
-            names = [name for name in os.listdir("/proc") if name.isdigit() and int(name) != os.getpid()]
-        except OSError:
-            names = []
-        for name in names:
-            with contextlib.suppress(OSError), open(f"/proc/{name}/stat", "rb") as file:
-                if file.read().rpartition(b") ")[2][:1] in b"RD":
-                    return False
+        if any(stat.rpartition(b") ")[2][:1] in b"RD" for stat in self._stats()):
+            return False
         return not self._poll.poll(0)
+
+    def _is_asleep(self) -> bool:
+        return any(b"(sleep)" in stat for stat in self._stats())
+
+    def _stats(self) -> Iterator[bytes]:
+        """What /proc says of each process of the program."""
+        with contextlib.suppress(OSError):
+            for name in os.listdir("/proc"):
+                if name.isdigit() and int(name) != os.getpid():
+                    with contextlib.suppress(OSError), open(f"/proc/{name}/stat", "rb") as file:
+                        yield file.read()
 
     # calls
 
@@ -296,16 +330,32 @@ class _Supervisor:
     def _read_calls(self) -> None:
         self._lines += os.read(self._calls, _READ_BYTES)
         *lines, self._lines = self._lines.split(b"\n")
-        calls = [call for line in lines if (call := self._call(line[:_MOST_LINE_BYTES])) is not None]
+        for line in lines:
+            self._take_call(line[:_MOST_LINE_BYTES])
+        self._send_calls()
+
+    def _send_calls(self, *, in_order_of_record: bool = True) -> None:
+        calls = []
+        while self._unsent:
+            number = self._last_sent + 1
+            rest = self._unsent.pop(number, None)
+            if rest is None and in_order_of_record:
+                break
+            if rest is None:
+                made, rest = next(iter(self._unsent.items()))
+                del self._unsent[made]
+                self._slots[number] = self._slots.pop(made)
+            self._last_sent = number
+            calls.append(f"[{number},{rest}]")
         if calls:
             self._host.send(f"[{CALLS},{self._take_output()},[{','.join(calls)}],-1,null]")
 
-    def _call(self, line: bytes) -> str | None:
-        """One call as the host reads it; one that makes no sense is answered here."""
+    def _take_call(self, line: bytes) -> None:
+        """A call for the next frame; one that makes no sense is answered here."""
         slot, _, rest = line.decode("ascii", "replace").partition(" ")
         words = rest.split(" ")
         if slot not in SLOTS or not slot or len(words) != 3:
-            return None
+            return
         _, number, name = words
         text = ""
         try:
@@ -317,27 +367,44 @@ class _Supervisor:
             encoded.encode()
         except (OSError, ValueError, RecursionError) as error:
             self._answer(slot, f"{name}: the argument is not valid JSON: {error}", is_ok=False)
-            return None
+            return
         if not isinstance(arguments, dict) or name not in self._indexes:
             reason = "takes one JSON object" if name in self._indexes else "no such tool in this program"
             self._answer(slot, f"{name}: {reason}, got {text[:100]}", is_ok=False)
-            return None
-        self._count += 1
-        self._slots[self._count] = slot
+            return
         line_number = number if number.isdigit() and len(number) < 8 else "0"
-        return f"[{self._count},{self._indexes[name]},{encoded},{line_number}]"
+        index = self._indexes[name]
+        call_id = self._new_id(_key(index, arguments))
+        self._unsent[call_id] = f"{index},{encoded},{line_number}"
+        self._slots[call_id] = slot
+        if call_id in self._early:
+            self._reply(self._early.pop(call_id))
+
+    def _new_id(self, key: tuple[int, str]) -> int:
+        for number, recorded in self._recorded.items():
+            if recorded == key:
+                del self._recorded[number]
+                return number
+        self._count += 1
+        return self._count
 
     def _obey(self, message: Any) -> None:
         kind = message[0]
         if kind == REPLY:
             self._replies_seen += 1
-            slot = self._slots.pop(message[1], None)
-            if slot is not None:
-                self._answer(slot, _compact(message[3]) if message[2] else str(message[3]), is_ok=message[2])
+            if message[1] in self._recorded:
+                self._early[message[1]] = message
+            else:
+                self._reply(message)
         elif kind in (HOLD, RELEASE):
             self._is_held = kind == HOLD
             with contextlib.suppress(ProcessLookupError):
                 os.kill(-1, signal.SIGSTOP if self._is_held else signal.SIGCONT)
+
+    def _reply(self, message: Any) -> None:
+        slot = self._slots.pop(message[1], None)
+        if slot is not None:
+            self._answer(slot, _compact(message[3]) if message[2] else str(message[3]), is_ok=message[2])
 
     def _answer(self, slot: str, text: str, *, is_ok: bool) -> None:
         self._write(f"value.{slot}", text)
@@ -387,6 +454,10 @@ class _Supervisor:
             self._read_output(descriptor)
         self._send_output()
         return bool(ready)
+
+
+def _key(index: int, arguments: dict[str, Any]) -> tuple[int, str]:
+    return index, json.dumps(arguments, sort_keys=True)
 
 
 def _compact(value: Any) -> str:

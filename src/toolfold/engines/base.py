@@ -151,6 +151,8 @@ class Order(msgspec.Struct, frozen=True, kw_only=True):
     """An engine that was given tools of its own may serve their calls, and yields `Served` for them."""
     on_frozen: Callable[[int], None] | None = None
     """Told how many bytes the program takes once it stands still in a pause. An engine may pass it by."""
+    recorded: Sequence[Call] = ()
+    """Calls on record, for a program whose processes may make them in another order this time: it is brought back."""
     preparation: Preparation | None = None
     """From `Capabilities.prepare`; `open` uses it up if it is for this program, and discards it otherwise."""
 

@@ -235,6 +235,10 @@ class ReplayHistory:
             tuple(wake for tape in tapes for wake in tape.wakes), tuple(read for tape in tapes for read in tape.clocks)
         )
 
+    @property
+    def calls(self) -> list[Call]:
+        return [self._calls[number] for number in sorted(self._calls)]
+
     def knows(self, call: Call) -> bool:
         """Whether this call is on record.
 

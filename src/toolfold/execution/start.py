@@ -355,6 +355,7 @@ class ExecutionPlanner:
             report_waiting=can_pause,
             # Others compare each call with a record, here, before it is made.
             may_serve=tape is None and rerun is None,
+            recorded=past.calls if past is not None and start_record.program.language == "bash" else (),
             preparation=preparation,
         )
         return ExecutionPlan(

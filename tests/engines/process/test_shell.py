@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from toolfold import File, Limits, Outcome, Paused, Reply, Runtime, ToolSpec, tool
-from toolfold.errors import UsageError
+from toolfold.errors import ReplayDiverged, UsageError
 
 WEATHER = ToolSpec(
     name="get-weather",
@@ -98,6 +98,40 @@ async def test_parallel_calls_of_background_jobs_are_one_pause() -> None:
 
     assert rounds == [["A", "B", "C"], ["D"]]
     assert (step.status, step.stdout) == ("finished", '"A"\n"B"\n"C"\n"D"\n')
+
+
+async def test_a_program_goes_on_in_another_process_and_makes_no_call_twice(tmp_path: Path) -> None:
+    # The delays differ by the process id, so that the jobs come in another order the second time.
+    text = (
+        'for c in A B C D; do { sleep 0.0$((RANDOM % 9)); get_weather "{\\"city\\":\\"$c\\"}"; } & done | sort\n'
+        'wait\nget_weather \'{"city":"E"}\'\nget_weather \'{"city":"F"}\''
+    )
+    asked: list[str] = []
+    step: Paused | Outcome | None = None
+    while step is None or isinstance(step, Paused):
+        async with Runtime((), engine="process", ledger=tmp_path / "runs.sqlite") as runtime:
+            if step is None:
+                step = await runtime.start(text, tools=[WEATHER], language="bash", durable=True)
+            else:
+                asked += [str(call.arguments["city"]) for call in step.calls]
+                replies = [Reply(call_id=call.id, value=call.arguments["city"]) for call in step.calls]
+                step = await runtime.resume(step.execution_id, replies)
+
+    assert (sorted(asked[:4]), asked[4:]) == (["A", "B", "C", "D"], ["E", "F"])
+    assert (step.status, step.stdout) == ("finished", '"A"\n"B"\n"C"\n"D"\n"E"\n"F"\n')
+
+
+async def test_a_program_that_calls_something_else_in_a_replay_is_told_so(tmp_path: Path) -> None:
+    text = (
+        'get_weather "{\\"city\\":\\"$(od -An -N4 -tu4 /dev/urandom | tr -d \' \')\\"}"; get_weather \'{"city":"B"}\''
+    )
+    async with Runtime((), engine="process", ledger=tmp_path / "runs.sqlite") as runtime:
+        step = await runtime.start(text, tools=[WEATHER], language="bash", durable=True)
+    assert isinstance(step, Paused)
+
+    async with Runtime((), engine="process", ledger=tmp_path / "runs.sqlite") as runtime:
+        with pytest.raises(ReplayDiverged, match="call 1 was 'get-weather' with"):
+            await runtime.resume(step.execution_id, [Reply(call_id=1, value="x")])
 
 
 @pytest.mark.parametrize(

@@ -218,6 +218,9 @@ def start_frame(order: Order, *, has_files: bool) -> bytes:
         options["stdin"] = order.program.stdin.encode("utf-8", "surrogatepass")
     if order.program.clock is not None:
         options["clock"] = order.program.clock
+    if order.recorded:
+        numbers = {spec.name: number for number, spec in enumerate(order.tools)}
+        options["recorded"] = [(call.id, numbers[call.tool], dict(call.arguments)) for call in order.recorded]
     if order.tape is not None:
         options["tape"] = (list(order.tape.wakes), list(order.tape.clocks))
     return encode_start(options)
