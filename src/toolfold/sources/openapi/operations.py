@@ -306,7 +306,9 @@ def success_response(declaration: Json, references: References) -> SuccessRespon
         content = answer.get("content")
         if isinstance(content, Mapping) and content:
             return _with_content(content, answer.get("headers"))
-    return SuccessResponse("", {"type": "null"} if answers and order else None, has_link=False)
+    # Documents leave bodies out that their servers send; only these statuses never have one.
+    has_no_body = bool(answers) and set(order) <= {"204", "205"} and bool(order)
+    return SuccessResponse("", {"type": "null"} if has_no_body else None, has_link=False)
 
 
 def _with_content(content: Mapping[str, Json], headers: Json) -> SuccessResponse:
