@@ -15,7 +15,6 @@ import os
 import stat
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
-from functools import partial
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
 from toolfold.engines.base import Called, Died, Ended, Event, Order, Waiting
@@ -99,7 +98,7 @@ class ProcessRun:
         if order.program.language == "bash":
             from toolfold.engines.process.process_tree import TreeWatch  # noqa: PLC0415  # for bash programs alone
 
-            self._watch = TreeWatch(lease.guest, limits, partial(self.stop, "limit"))
+            self._watch = TreeWatch(lease.guest, limits, self._stop_tree)
         if lease.is_ready:  # as nearly always, and then there is nothing to await
             return
         try:
@@ -257,6 +256,13 @@ class ProcessRun:
         self._hold.thaw()
         self._lease.guest.warn()
         self._last_words_timer = self._loop.call_later(LAST_WORDS_SECONDS, self._finish_stop)
+
+    def _stop_tree(self, problem: Problem) -> None:
+        """End all processes of a program at once: with time for last words they would take still more."""
+        if self._stopping is None and not self._is_over:
+            self._stopping = Ended(status="limit", problem=problem)
+            self._lease.guest.kill()
+            self._last_words_timer = self._loop.call_later(LAST_WORDS_SECONDS, self._finish_stop)
 
     def _finish_stop(self) -> None:
         if not self._is_over and self._stopping is not None:
