@@ -371,11 +371,11 @@ async def test_wrong_options_are_told_in_one_line(verb: str, keywords: dict[str,
     assert str(caught.value) == said
 
 
-def test_a_runtime_has_twelve_keywords() -> None:
+def test_a_runtime_has_eleven_keywords() -> None:
     names = set(signature(Runtime).parameters)
 
     assert names == {"tools", "settings", *annotations(request)["RuntimeKeywords"]}
-    assert len(names) == 12
+    assert len(names) == 11
 
 
 async def test_a_keyword_counts_more_than_the_settings() -> None:
