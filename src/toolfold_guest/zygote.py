@@ -103,6 +103,7 @@ class _Server:
         gc.disable()
         # After the last import and before the first fork: what comes later is not in it.
         if not is_single:
+            merge_mappings()
             collapse()
         # What a guest starts with; its memory limit counts above that, so libraries cost a program nothing.
         self._vm_bytes = _vm_bytes()
@@ -297,24 +298,41 @@ def _vm_bytes() -> int:
 
 
 # ----------------------------------------------------------------------------------------------------
-# Huge pages for what a zygote has loaded: a fork then copies one entry where it copied 512.
+# Less to copy in a fork: fewer mappings, and huge pages.
 #
-# A guest that writes into one gets its own copy of 4 KiB, as before. Takes a fifth off each fork
-# with pandas loaded. A kernel that cannot do it (before 6.1) leaves all as it is.
+# The loader leaves five mappings of each library: read-only, code, read-only, relocated, data. Without the differences
+# in rights the kernel merges them into two, and a fork with its exit handles 105 mappings instead of 236. No wall goes:
+# a program can change the rights of its own pages anyway, and the jail does not rely on them.
+#
+# Of a huge page a fork copies one entry instead of 512. A guest that writes into one gets its own copy of 4 KiB, as
+# before. Takes a fifth off each fork with pandas loaded. A kernel that cannot do it (before 6.1) leaves all as it is.
 
 _HUGE_BYTES: Final = 2 * 1024 * 1024
 
 
+def merge_mappings() -> None:
+    """Call it when everything is loaded and before the first fork."""
+    mappings = _mappings()
+    for (start, end, rights, path), after in zip(mappings, [*mappings[1:], (0, 0, "", "")], strict=True):
+        if rights == "r--p" and (path.endswith(".so") or ".so." in path):
+            is_relocated = after == (end, after[1], "rw-p", path)
+            kernel_calls.set_rights(start, end - start, kernel_calls.WRITE if is_relocated else kernel_calls.EXECUTE)
+
+
 def collapse() -> None:
     """Call it when everything is loaded and before the first fork."""
-    with open(os.open("self/maps", os.O_RDONLY, dir_fd=PROC_FD), encoding="utf-8", errors="replace") as file:
-        lines = [line.split() for line in file]
-    for words in lines:
+    for start, end, rights, path in _mappings():
         # Pages of files are shared by all processes anyway, and cannot be collapsed.
-        is_anonymous = len(words) == 5 or words[5] == "[heap]"
-        if is_anonymous and words[1] == "rw-p":
-            start, end = (int(word, 16) for word in words[0].split("-"))
+        if path in ("", "[heap]") and rights == "rw-p":
             # Huge pages begin at their own multiples; what lies before the first and after the last stays as it is.
             first = -(-start // _HUGE_BYTES) * _HUGE_BYTES
             for address in range(first, end - _HUGE_BYTES + 1, _HUGE_BYTES):
                 kernel_calls.collapse_pages(address, _HUGE_BYTES)
+
+
+def _mappings() -> list[tuple[int, int, str, str]]:
+    """Start, end, rights and path of each."""
+    with open(os.open("self/maps", os.O_RDONLY, dir_fd=PROC_FD), encoding="utf-8", errors="replace") as file:
+        lines = [line.rstrip("\n").split(None, 5) for line in file]
+    ranges = [tuple(int(number, 16) for number in words[0].split("-")) for words in lines]
+    return [(start, end, words[1], "".join(words[5:])) for (start, end), words in zip(ranges, lines, strict=True)]

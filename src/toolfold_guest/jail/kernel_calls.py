@@ -48,6 +48,7 @@ _READ_ONLY_NOSUID: Final = 3
 _NODEV: Final = 4
 _MNT_DETACH: Final = 2
 _MADV_COLLAPSE: Final = 25
+_PROT_READ, WRITE, EXECUTE = 1, 2, 4
 
 
 class JailError(Exception):
@@ -67,6 +68,7 @@ _umount2 = _libc.umount2
 _capset = _libc.capset
 _signalfd = _libc.signalfd
 _madvise = _libc.madvise
+_mprotect = _libc.mprotect
 _LAST_FD = ctypes.c_uint(0xFFFFFFFF)
 _NUMBERS = MACHINE.own if MACHINE is not None else {}
 _ALL_NUMBERS = MACHINE.allowed | MACHINE.checked | MACHINE.setup | MACHINE.own if MACHINE is not None else {}
@@ -171,6 +173,11 @@ def signal_fd(signal_number: int) -> int:
 
 def collapse_pages(address: int, size: int) -> None:
     _madvise(ctypes.c_void_p(address), ctypes.c_size_t(size), _MADV_COLLAPSE)
+
+
+def set_rights(address: int, size: int, right: int) -> None:
+    """To read pages and what `right` names. Best effort: where it is refused, they stay as they are."""
+    _mprotect(ctypes.c_void_p(address), ctypes.c_size_t(size), _PROT_READ | right)
 
 
 def die_with_parent() -> None:
