@@ -2,12 +2,15 @@
 
 import gzip
 import io
+import os
+import resource
 import zipfile
 from collections.abc import AsyncIterator
 
 import pytest
 import pytest_asyncio
 
+from toolfold.errors import EngineCrashed
 from toolfold.runtime import Runtime
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -107,3 +110,27 @@ async def test_compressed_files_left_open_are_whole(runtime: Runtime) -> None:
     files = {file.name: file.data for file in outcome.files}
     assert gzip.decompress(files["o.gz"]) == b"a" * 100
     assert zipfile.ZipFile(io.BytesIO(files["o.zip"])).read("a.txt") == b"a"
+
+
+async def test_a_host_without_descriptors_tells_of_no_end_that_lacks_the_files() -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+
+    def starve() -> str:
+        """Leave this process no descriptor."""
+        free = os.open(os.devnull, os.O_RDONLY)
+        os.close(free)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (free, hard))
+        return "starved"
+
+    text = "open('kept.txt', 'w').write('all of it')\nawait starve()"
+    async with Runtime([starve]) as runtime:
+        try:
+            with pytest.raises(EngineCrashed) as caught:
+                await runtime.run(text)
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+    assert (str(caught.value), caught.value.started) == (
+        "the program's files cannot be read: Too many open files",
+        ("starve",),
+    )

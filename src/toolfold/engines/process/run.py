@@ -10,6 +10,7 @@ Rules:
 from __future__ import annotations
 
 import asyncio
+import errno
 import mimetypes
 import os
 import stat
@@ -282,12 +283,15 @@ class ProcessRun:
 
     # how it ended
 
-    async def _with_files(self, ended: Ended) -> Ended:
+    async def _with_files(self, ended: Ended) -> Ended | Died:
         # One that is stopped while it unpacks has half of the files, and deleted none.
         if not self._conversation.has_files:
             # What lies in its folder is not the program's doing.
             return ended
-        return await self._lease.with_files(ended, is_kept=bool(self._order.session) and self._is_sound)
+        try:
+            return await self._lease.with_files(ended, is_kept=bool(self._order.session) and self._is_sound)
+        except OSError as error:  # ours: an end without its files would be taken for the whole
+            return Died(f"the program's files cannot be read: {error.strerror}")
 
     async def _last_of_dead(self) -> Event:
         """How it ended; or the first event of another guest, if it had not even read its program."""
@@ -395,6 +399,8 @@ MAX_NOTES = 20
 """Notes go to the model: a program must not fill its context with names of files."""
 _SHOWN_CHARACTERS = 120
 _OPEN = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+_HOST_FAILURES: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM})
+"""No file of a program causes them."""
 
 
 class FolderContents(NamedTuple):
@@ -479,7 +485,9 @@ def _walk(
         try:
             # Relative to the folder that is open: a folder that becomes a link meanwhile is not followed.
             fd = os.open(name, _OPEN, dir_fd=folder_fd)
-        except OSError:
+        except OSError as error:
+            if error.errno in _HOST_FAILURES:
+                raise
             notes.append(f"left out {_quote_path(path)}: not a file that can be read")
             hidden.append(path)
             continue
