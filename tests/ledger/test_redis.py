@@ -232,6 +232,34 @@ async def test_an_outcome_that_came_while_the_server_was_away_is_written_when_it
     assert (history.state, history.outcome) == ("ended", ended)
 
 
+@pytest.mark.parametrize("text", ["await go_away()", "await ask()\nawait go_away()"])
+async def test_an_end_that_another_replica_could_miss_is_told_only_once_it_is_written(
+    text: str, new_ledger: Open, redis_server: RedisServer
+) -> None:
+    ask = ToolSpec(name="ask", python_name="ask", input_schema={"type": "object"}, source="caller")
+
+    def go_away() -> None:
+        """Stop the server of the ledger."""
+        redis_server.kill()
+
+    async with Runtime([go_away], ledger=new_ledger()) as runtime:
+
+        async def to_its_end() -> None:
+            step = await runtime.start(text, tools=[ask], execution_id="e")
+            if isinstance(step, Paused):
+                await runtime.resume("e", [Reply(call_id=step.calls[0].id, value="yes")])
+
+        with pytest.raises(LedgerFailed) as caught:
+            await to_its_end()
+        redis_server.start()
+        recorded = await runtime.executions.recorded("e")
+
+    assert str(caught.value) == AWAY
+    assert recorded is not None
+    assert recorded.outcome is not None
+    assert (recorded.outcome.status, [call.name for call in recorded.outcome.calls][-1]) == ("finished", "go_away")
+
+
 async def test_a_connection_that_the_server_dropped_is_not_noticed(
     ledger: RedisLedger, redis_server: RedisServer
 ) -> None:

@@ -247,7 +247,9 @@ class ExecutionRecord:
         await self._ledger.accept(self._id, reply_entries, epoch=self._plan.epoch)
 
     async def finish(self, outcome: Outcome) -> None:
-        await self._ledger.finish(self._id, outcome, epoch=self._plan.epoch, wait=self._plan.is_durable)
+        # Whoever could go on with it from the record must not find it open once its end was told.
+        wait = self._plan.is_durable or self._plan.can_pause
+        await self._ledger.finish(self._id, outcome, epoch=self._plan.epoch, wait=wait)
 
 
 class Execution:
