@@ -28,6 +28,7 @@ class Case:
     """Calls in the program: the figure is the time of one."""
     rounds: int = 15
     """In each pass."""
+    language: Literal["python", "bash"] = "python"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,6 +110,20 @@ CASES: tuple[Case, ...] = (
             "int(totals['count'].sum())"
         ),
         expects=100_000,
+    ),
+    Case(name="bash-empty", title="an empty bash program", text=":", language="bash"),
+    Case(
+        name="bash-call",
+        title="a bash program with one call",
+        text="""test "$(get_rows '{"count": 1}' | wc -l)" = 1""",
+        language="bash",
+    ),
+    Case(
+        name="bash-parallel",
+        title="a bash program with 20 calls in jobs",
+        text="""for i in {1..20}; do get_rows '{"count": 1}' > $i & done; wait; test "$(cat {1..20} | wc -l)" = 20""",
+        language="bash",
+        rounds=7,
     ),
     RateCase(
         name="rate",

@@ -151,7 +151,7 @@ async def _sample(runner: Runner, case: Case) -> float:
     if isinstance(case, RateCase):
         return await _rate(runner, case)
     began = time.perf_counter()
-    value = await runner.run(case.text)
+    value = await (runner.run_bash if case.language == "bash" else runner.run)(case.text)
     seconds = time.perf_counter() - began
     if value != case.expects:
         raise ValueError(f"wrong value {value!r:.60}")

@@ -39,6 +39,7 @@ TARGETS = (
     Target("gather-slow", 60, "ms"),
     Target("rows", 3.5, "×", FLOOR),
     Target("pandas", 2.2, "×", FLOOR),
+    Target("bash-empty", 10, "ms"),
     Target("paused", 2.5, "MB"),
     Target("paused-data", 4.0, "MB"),
 )

@@ -27,6 +27,10 @@ class Runner:
         """The program's value. Any exception is an honest answer: its text stands in the table."""
         raise NotImplementedError
 
+    async def run_bash(self, text: str) -> None:
+        """The same for a bash program, which has no value."""
+        raise CannotDo("runs no bash")
+
     @asynccontextmanager
     async def paused(self, text: str, count: int) -> AsyncIterator[list[int]]:
         """About that many programs, each waiting for the reply to its call of `ask`; gives their process ids."""

@@ -32,10 +32,10 @@ class Toolfold(Runner):
         await self._runtime.__aexit__(*exc)
 
     async def run(self, text: str) -> Any:
-        outcome = await self._runtime.run(text)
-        if outcome.status != "finished":
-            raise RuntimeError(str(outcome.problem or outcome.status))
-        return outcome.value
+        return _value_of(await self._runtime.run(text))
+
+    async def run_bash(self, text: str) -> None:
+        _value_of(await self._runtime.run(text, language="bash"))
 
     @asynccontextmanager
     async def paused(self, text: str, count: int) -> AsyncIterator[list[int]]:
@@ -62,3 +62,9 @@ class ToolfoldData(Toolfold):
 
     async def run(self, text: str) -> Any:
         return await super().run(f"import pandas\n{text}")
+
+
+def _value_of(outcome: toolfold.Outcome) -> Any:
+    if outcome.status != "finished":
+        raise RuntimeError(str(outcome.problem or outcome.status))
+    return outcome.value
