@@ -16,6 +16,7 @@ import jwt
 import msgspec
 
 from toolfold import check_runner
+from toolfold.engines.process import process_tree
 from toolfold.execution.pauses import PausedMemory
 from toolfold.interfaces.cli import main
 from toolfold.interfaces.http import app, file_routes, request_models, server_setup
@@ -141,6 +142,12 @@ def _streaming() -> None:
 def _weight() -> None:
     """a message of a guest is decoded whatever it weighs"""
     state_machine.Conversation._weigh = nothing  # type: ignore[method-assign]
+
+
+@for_attacks("hostile_shell")
+def _process_tree() -> None:
+    """nobody adds up what the processes of a bash program use"""
+    process_tree.TreeWatch._look = nothing  # type: ignore[method-assign]
 
 
 @for_attacks("large_arguments")
