@@ -71,7 +71,7 @@ if TYPE_CHECKING:
     from toolfold.execution.batch import Mapped, Programs
     from toolfold.execution.execution import Execution
     from toolfold.ledger.base import Ledger
-    from toolfold.models import File, Problem, ProgramKeywords, StartKeywords, ToolSpec, Value
+    from toolfold.models import File, Language, Problem, ProgramKeywords, StartKeywords, ToolSpec, Value
     from toolfold.sessions import Session
     from toolfold.sessions.stores import FileStore
     from toolfold.tools.router import Router, Wrapper
@@ -330,11 +330,13 @@ class Runtime(fork_safety.ProcessOwned):
         cores = self._engine.capabilities.cores or os.cpu_count() or 1
         return map_programs(self, programs, in_flight=2 * cores if in_flight is None else in_flight)
 
-    async def check(self, text: str, *, hidden: Collection[str] = (), tenant: str = "") -> Problem | None:
+    async def check(
+        self, text: str, *, hidden: Collection[str] = (), tenant: str = "", language: Language = "python"
+    ) -> Problem | None:
         """What the check says of a program, which is not run; `None` if it would begin."""
         if self._is_inherited:
             raise fork_safety.inherited_error(self)
-        options = ProgramOptions(hidden=hidden, tenant=tenant)
+        options = ProgramOptions(hidden=hidden, tenant=tenant, language=language)
         return await self._planner.check(text, RunRequest(options=options, limits=self._limits))
 
     async def call(

@@ -201,7 +201,7 @@ class ExecutionPlanner:
         gone = "variables" if self._sessions.listed(session.id) else "variables and files"
         return f"session {name!r} is new in this process: the {gone} of its earlier programs are gone"
 
-    async def _planned_bash(self, text: str, request: RunRequest) -> ExecutionPlan:
+    async def _planned_bash(self, text: str, request: RunRequest) -> ExecutionPlan | Outcome:
         """Its syntax is checked by bash itself, in the guest, before anything runs."""
         engine = self.services.engine
         if "bash" not in engine.capabilities.languages:
@@ -212,6 +212,10 @@ class ExecutionPlanner:
         if request.session is not None:
             await self._sessions.enter(request.session)
         try:
+            problem = self.offer.checker_for(specs).check_bash(text, limits=request.limits)
+            if problem is not None:
+                self._drop(request, None)
+                return await self._rejected(problem, text, request, "")
             return await self._planned(Program(text=text, language="bash"), specs, request, None)
         except BaseException:
             self._drop(request, None)
@@ -221,6 +225,8 @@ class ExecutionPlanner:
         """The problem for which a program would be rejected, if any."""
         _check_text(text)
         specs = self.offer.granted(request.outside, request.options.hidden)
+        if request.options.language == "bash":
+            return self.offer.checker_for(specs).check_bash(text, limits=request.limits)
         checked = await self._check(text, specs, self.offer.checker_for(specs), request)
         return checked if isinstance(checked, Problem) else None
 
@@ -266,7 +272,9 @@ class ExecutionPlanner:
         # The id is for one that runs.
         options = msgspec.structs.replace(request.options, execution_id="", files=())
         request = msgspec.structs.replace(request, options=options, outside=())
-        start_record = self._start_record(request, Program(text=text), (), is_taped=_is_taped(request))
+        start_record = self._start_record(
+            request, Program(text=text, language=options.language), (), is_taped=_is_taped(request)
+        )
         outcome = Outcome(
             execution_id=start_record.execution_id,
             status="rejected",

@@ -24,7 +24,7 @@ from toolfold.program.known_names import (
     SCIENCE_NAMES,
     ToolIndex,
 )
-from toolfold.program.parse import late_error, problem_at, problem_at_byte, program_in, split_lines
+from toolfold.program.parse import late_error, problem_at, problem_at_byte, program_in, split_lines, unfit_text
 from toolfold.program.reader import ProgramReader
 from toolfold.program.reader_facts import Function, last_name
 from toolfold.program.rules.arguments import Fault
@@ -40,6 +40,7 @@ from toolfold.program.rules.own_functions import arity_faults, attribute_faults
 from toolfold.program.rules.reachability import Reachability
 from toolfold.program.rules.tool_calls import ToolCallCheck, stand_ins
 from toolfold.program.rules.undefined_names import Bindings
+from toolfold_guest.shared.bash_functions import bash_name
 
 _RULES: Final = (arity_faults, attribute_faults)
 """For programs whose names can all be seen."""
@@ -129,6 +130,16 @@ class Checker:
             text=text, library_set=library_set(text, reader, preset, library_sets or ()), preset_names=preset,
             sent="" if original_text == text else original_text, notes=notes,
         )  # fmt: skip
+
+    def check_bash(self, text: str, *, limits: Limits = _LIMITS) -> Problem | None:
+        """The first problem in a bash program, if one is certain; bash itself says whether it can be read."""
+        from toolfold.program.bash_check import check_bash  # noqa: PLC0415  # for bash programs alone
+
+        return unfit_text(text, limits) or check_bash(text, self._bash_tools)
+
+    @cached_property
+    def _bash_tools(self) -> dict[str, ToolSpec]:
+        return {bash_name(tool.name): tool for tool in self._tools}
 
     @cached_property
     def _index(self) -> ToolIndex:

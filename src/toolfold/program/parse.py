@@ -77,7 +77,7 @@ def too_many_nodes(text: str) -> Problem | None:
 
 def parse(text: str, limits: Limits) -> ast.Module | Problem:
     """The tree of a program, or what Python says against its text."""
-    unfit = _unfit(text, limits)
+    unfit = unfit_text(text, limits)
     if unfit is not None:
         return unfit
     _silence_warnings()
@@ -151,7 +151,8 @@ def _repeats_keyword(call: ast.Call) -> bool:
     return len(set(names)) < len(names)
 
 
-def _unfit(text: str, limits: Limits) -> Problem | None:
+def unfit_text(text: str, limits: Limits) -> Problem | None:
+    """Why no program can have this text, whatever its language."""
     size = len(text)
     if size <= limits.program_bytes and not text.isascii():
         try:

@@ -18,6 +18,27 @@ RESERVED: Final = frozenset(
     ).split()
 )
 """Words that are no names of functions; a tool of that name has `_tool` behind it."""
+COMMANDS: Final = frozenset(
+    (  # noqa: SIM905  # as above
+        "[ awk b2sum base32 base64 basename bash bc bunzip2 bzcat bzip2 cat chmod cksum cmp column comm cp csplit "
+        "cut date dc dd df diff diff3 dir dirname du echo egrep env expand expr factor false fgrep file find fmt "
+        "fold gawk grep gunzip gzip head hexdump id join jq link ln ls md5sum mkdir mkfifo mktemp mv nice nl nohup "
+        "nproc numfmt od paste pathchk pr printenv printf ptx pwd readlink realpath rev rm rmdir sdiff sed seq sh "
+        "sha1sum sha224sum sha256sum sha384sum sha512sum shuf sleep sort split stat stdbuf sum sync tac tail tar tee "
+        "test timeout touch tr true truncate tsort tty uname unexpand uniq unlink unxz unzip vdir wc which whoami "
+        "xargs xxd xz xzcat yes zcat zipinfo"
+    ).split()
+)
+"""That the jail of a bash program has, as far as this machine has them."""
+BUILTINS: Final = frozenset(
+    (  # noqa: SIM905  # as above
+        ". : [ [[ alias bg bind break builtin caller cd command compgen complete compopt continue declare dirs disown "
+        "echo enable eval exec exit export false fc fg getopts hash help history jobs kill let local logout mapfile "
+        "popd printf pushd pwd python python3 read readarray readonly return set shift shopt source suspend test "
+        "times trap true type typeset ulimit umask unalias unset wait"
+    ).split()
+)
+"""Of bash, and the names of the interpreter."""
 SLOTS: Final = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
 """Calls that may be open at a time; the next one waits."""
 FOLDER_VARIABLE: Final = "TOOLFOLD_CALLS"

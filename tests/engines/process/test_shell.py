@@ -77,6 +77,22 @@ async def test_a_syntax_error_is_told_before_the_first_line_runs() -> None:
     assert outcome.problem.message == "bash: -c: line 4: syntax error: unexpected end of file"
 
 
+async def test_a_certain_mistake_is_told_before_anything_runs() -> None:
+    outcome = await run('price \'{"ticker":"A"}\'\nprise \'{"ticker":"B"}\' | jq .')
+
+    assert (outcome.status, outcome.stdout, outcome.calls) == ("rejected", "", ())
+    assert outcome.problem is not None
+    assert str(outcome.problem) == (
+        "line 2: no tool 'prise'; did you mean 'price'?\nprise '{\"ticker\":\"B\"}' | jq .\n^"
+    )
+
+
+async def test_a_mistake_whose_failure_is_handled_is_left_to_the_run() -> None:
+    outcome = await run("prise '{}' 2>/dev/null || echo \"no such tool\"")
+
+    assert (outcome.status, outcome.stdout) == ("finished", "no such tool\n")
+
+
 async def test_files_come_in_and_go_out_and_only_the_data_folder_is_collected() -> None:
     text = "tr a-z A-Z < in.txt > out.txt; echo x > /tmp/scratch; rm in.txt; mkdir d; echo y > d/e.txt"
 

@@ -8,18 +8,11 @@ from __future__ import annotations
 import os
 from typing import Final
 
+from toolfold_guest.shared.bash_functions import COMMANDS
+
 Pair = tuple[str, str]
 """Source and place, or text and place of a link."""
 
-COMMANDS: Final = (  # noqa: SIM905  # a list would have one word a line
-    "[ awk b2sum base32 base64 basename bash bc bunzip2 bzcat bzip2 cat chmod cksum cmp column comm cp csplit cut "
-    "date dc dd df diff diff3 dir dirname du echo egrep env expand expr factor false fgrep file find fmt fold gawk "
-    "grep gunzip gzip head hexdump id join jq link ln ls md5sum mkdir mkfifo mktemp mv nice nl nohup nproc numfmt od "
-    "paste pathchk pr printenv printf ptx pwd readlink realpath rev rm rmdir sdiff sed seq sh sha1sum sha224sum "
-    "sha256sum sha384sum sha512sum shuf sleep sort split stat stdbuf sum sync tac tail tar tee test timeout touch tr "
-    "true truncate tsort tty uname unexpand uniq unlink unxz unzip vdir wc which whoami xargs xxd xz xzcat yes zcat "
-    "zipinfo"
-).split()
 PROC: Final = ("/proc", "/.proc")
 """The host's, where `toolfold_guest.jail.file_tree` expects it."""
 _NEEDED: Final = ("bash", "jq", "cat", "grep", "sed", "awk", "find", "diff", "tar", "gzip", "unzip", "file", "bc")

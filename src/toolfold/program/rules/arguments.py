@@ -287,7 +287,7 @@ def _faults(call: ast.Call, name: str, signature: InputSignature) -> Iterator[Fa
     if len(positional) == 1 and not call.keywords and not has_unpacked:
         whole = positional[0]
         if isinstance(whole, ast.Dict) and _is_arguments(whole, signature):
-            yield from _dict_faults(call, whole, name, signature)
+            yield from dict_faults(call, whole, name, signature)
             return
         # A name or a call may turn out to be a dict that holds all the arguments.
         is_complete = shape_of(whole) is not None
@@ -309,7 +309,8 @@ def _faults(call: ast.Call, name: str, signature: InputSignature) -> Iterator[Fa
     yield from _value_faults(call, arguments, name, signature, is_complete=is_complete)
 
 
-def _dict_faults(call: ast.Call, whole: ast.Dict, name: str, signature: InputSignature) -> Iterator[Fault]:
+def dict_faults(call: ast.expr, whole: ast.Dict, name: str, signature: InputSignature) -> Iterator[Fault]:
+    """What is wrong with arguments that are given as one dict."""
     arguments: dict[str, ast.expr] = {}
     is_complete = True
     for key, value in zip(whole.keys, whole.values, strict=True):
@@ -323,7 +324,7 @@ def _dict_faults(call: ast.Call, whole: ast.Dict, name: str, signature: InputSig
 
 
 def _value_faults(
-    call: ast.Call, arguments: Mapping[str, ast.expr], name: str, signature: InputSignature, *, is_complete: bool
+    call: ast.expr, arguments: Mapping[str, ast.expr], name: str, signature: InputSignature, *, is_complete: bool
 ) -> Iterator[Fault]:
     missing = [required for required in signature.required if required not in arguments] if is_complete else []
     if missing:
