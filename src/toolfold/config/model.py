@@ -416,7 +416,8 @@ class Config(Section):
     def program_limits(self) -> Limits:
         """The limits of a program, with the defaults for what the file does not say."""
         values = self.limits.model_dump(exclude_none=True)
-        values.update({_TWINS[key]: value for key, value in self.execution.model_dump(exclude_none=True).items()})
+        twins = self.execution.model_dump(include=set(_TWINS), exclude_none=True)
+        values.update({_TWINS[key]: value for key, value in twins.items()})
         return Limits(**values)
 
     @model_validator(mode="after")

@@ -54,7 +54,7 @@ def outcome_of(
         calls=records,
         files=ended.files,
         engine=start_record.engine,
-        isolation=isolation,
+        isolation=f"{isolation}, shell profile" if start_record.program.language == "bash" else isolation,
         seconds=time.perf_counter() - began,
         context_saved=_saved(records, ended, code_bytes, stdout + stderr),
         hints=hints,

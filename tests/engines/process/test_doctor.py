@@ -5,8 +5,10 @@ import platform
 
 import pytest
 
-from toolfold.engines.process import doctor
+from toolfold.engines.process import doctor, shell_commands
 from toolfold.engines.process.zygote_launch import LAYERS, Layer, Tier
+from toolfold.errors import EngineUnavailable
+from toolfold.runtime import Runtime
 
 
 @pytest.mark.long
@@ -23,6 +25,30 @@ async def test_a_diagnosis_names_every_layer_and_every_attack(unproven: list[str
         "namespace": list(doctor.ATTACKS),
     }
     assert (found.tier, found.required, found.ok) == (reached, "namespace", reached == "namespace")
+    if found.bash_refusal:
+        unproven.append(f"bash programs: {found.bash_refusal}")
+    else:
+        attacks = [name for name in doctor.ATTACKS if name not in ("fork", "exec")]
+        assert [(finding.name, finding.ok) for finding in found.bash] == [(name, True) for name in attacks]
+
+
+async def test_a_machine_without_jq_is_told_what_bash_programs_need_and_runs_python(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(shell_commands, "COMMANDS", [name for name in shell_commands.COMMANDS if name != "jq"])
+    refusal = (
+        "bash programs need jq; on Debian: apt install "
+        "bash coreutils jq grep sed gawk findutils diffutils tar gzip unzip file bc"
+    )
+
+    found = await doctor.examine()
+    async with Runtime(engine="process") as runtime:
+        outcome = await runtime.run("1 + 1")
+        with pytest.raises(EngineUnavailable) as caught:
+            await runtime.run("true", language="bash")
+
+    assert (found.bash, found.bash_refusal) == ((), refusal)
+    assert (outcome.value, str(caught.value)) == (2, refusal)
 
 
 async def test_a_layer_that_no_tier_has_proven_is_tried_alone(monkeypatch: pytest.MonkeyPatch) -> None:

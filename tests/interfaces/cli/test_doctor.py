@@ -53,6 +53,7 @@ def test_a_diagnosis_is_one_line_per_finding_and_ends_in_the_verdict() -> None:
         libraries=("numpy", "pandas"),
         library_sets={"main": "installed; networkx, lxml", "old": "not locked; run 'toolfold libraries sync'; zebra"},
         host_libraries=True,
+        bash_refusal="bash programs need jq",
         tier="landlock",
         required="namespace",
         ok=False,
@@ -77,6 +78,8 @@ attacks at isolation level landlock
 attacks at isolation level namespace
   fork                            not tried   user namespaces are refused; ask for isolation 'landlock'
   exec                            not tried   same as above
+
+bash programs: NOT AVAILABLE: bash programs need jq
 
 libraries for programs: numpy, pandas
   set main: installed; networkx, lxml

@@ -22,7 +22,7 @@ COMMANDS: dict[str, tuple[list[str], list[str]]] = {
     "batch": (["programs.jsonl", "--out", "results.jsonl"], ["programs", "remaining", "statuses", "seconds", "calls",
         "slowest", "problems"]),
     "doctor": (["--require", "none"], ["kernel", "machine", "python", "user", "layers", "canaries", "notes",
-        "libraries", "library_sets", "host_libraries", "tier", "required", "ok"]),
+        "libraries", "library_sets", "host_libraries", "bash", "bash_refusal", "tier", "required", "ok"]),
     "init": (["--force"], ["path", "backup", "servers", "left_out", "replaced", "variables", "next"]),
     "tools list": (["--tools", "tools.py"], ["name", "description"]),
     "tools search": (["price", "--tools", "tools.py"], ["name", "description"]),

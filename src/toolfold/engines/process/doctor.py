@@ -17,7 +17,7 @@ from collections.abc import AsyncIterator, Container, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from toolfold.engines.process import jail_layout
+from toolfold.engines.process import jail_layout, shell_commands
 from toolfold.engines.process.guest import Guest
 from toolfold.engines.process.zygote import Zygote
 from toolfold.engines.process.zygote_launch import (
@@ -59,7 +59,7 @@ ATTACKS: Final[dict[str, str]] = {
 """Each raises where it is held, and goes on to the end where it is not."""
 
 # Any other exception means that the attack itself is broken, which proves nothing.
-_REFUSALS: Final = frozenset({"PermissionError", "FileNotFoundError", "OSError", "MemoryError"})
+_REFUSALS: Final = frozenset({"PermissionError", "FileNotFoundError", "ProcessLookupError", "OSError", "MemoryError"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,6 +96,10 @@ class Diagnosis:
     """By the name of each set in the config: its state, and its packages."""
     host_libraries: bool
     """Whether the config gives them all that is installed here besides."""
+    bash: tuple[Finding, ...] = ()
+    """Attacks from the sandbox of bash programs; empty where none can run."""
+    bash_refusal: str
+    """Why no bash program can run here, and what to install; empty if they can."""
     tier: TierName
     """The strongest that holds."""
     required: Isolation
@@ -106,6 +110,7 @@ async def examine(required: Isolation = "namespace", *, host_libraries: bool = F
     """Try every layer, run every attack in both tiers, and compare with what is `required`."""
     tiers = (LANDLOCK, NAMESPACE)
     reports = await asyncio.gather(*(_attack_tier(tier, host_libraries=host_libraries) for tier in tiers))
+    bash, bash_refusal = await _examine_bash(reports[-1])
     proven = {layer for tier, report in zip(tiers, reports, strict=True) if report.locked for layer in tier.layers}
     layers = await asyncio.gather(*(_layer(layer, proven) for layer in LAYERS))
     reached: TierName = "none"
@@ -118,7 +123,7 @@ async def examine(required: Isolation = "namespace", *, host_libraries: bool = F
         canaries={tier.name: report.findings for tier, report in zip(tiers, reports, strict=True)},
         notes={tier.name: report.notes for tier, report in zip(tiers, reports, strict=True)},
         libraries=tuple(jail_layout.library_modules()), host_libraries=host_libraries, tier=reached, required=required,
-        ok=_STRENGTH[reached] >= _STRENGTH.get(required, 0),
+        ok=_STRENGTH[reached] >= _STRENGTH.get(required, 0), bash=bash, bash_refusal=bash_refusal,
     )  # fmt: skip
 
 
@@ -130,6 +135,19 @@ class _TierReport:
     notes: tuple[str, ...] = ()
     locked: bool = False
     """A guest was locked with every layer of the tier."""
+
+
+async def _examine_bash(report: _TierReport) -> tuple[tuple[Finding, ...], str]:
+    """The attacks from a sandbox with commands, in which starting processes is none."""
+    if not report.locked:
+        return (), "bash programs need the isolation level namespace, which is not available here"
+    if reason := shell_commands.refusal():
+        return (), reason
+    plan = LaunchPlan(tier=NAMESPACE, loop_module=PROBE, profile="shell")
+    attacks = {name: text for name, text in ATTACKS.items() if name not in ("fork", "exec")}
+    findings = (await _attack_jail(plan, attacks)).findings
+    broken = next((finding.detail for finding in findings if not finding.is_tried), "")
+    return ((), f"the sandbox of bash programs does not start: {broken}") if broken else (findings, "")
 
 
 async def _layer(layer: Layer, proven: Container[Layer]) -> Finding:
@@ -150,17 +168,21 @@ async def _try_layer(layer: Layer) -> Finding:
 
 
 async def _attack_tier(tier: Tier, *, host_libraries: bool = False) -> _TierReport:
+    return await _attack_jail(LaunchPlan(tier=tier, loop_module=PROBE, host_libraries=host_libraries), ATTACKS)
+
+
+async def _attack_jail(plan: LaunchPlan, attacks: Mapping[str, str]) -> _TierReport:
     """Every attack at once, each in its own guest of one jail."""
     try:
-        async with _jail(LaunchPlan(tier=tier, loop_module=PROBE, host_libraries=host_libraries)) as zygote:
+        async with _jail(plan) as zygote:
             async with _guest(zygote):
                 pass
             with _targets() as names:
-                findings = await asyncio.gather(*(_attack(zygote, *attack, names) for attack in ATTACKS.items()))
+                findings = await asyncio.gather(*(_attack(zygote, *attack, names) for attack in attacks.items()))
             return _TierReport(findings=tuple(findings), notes=zygote.notes, locked=True)
     except (EngineError, TimeoutError) as error:
         detail = f"{NOT_TRIED}{_reason(error)}"
-        return _TierReport(findings=tuple(Finding(name=name, ok=False, detail=detail) for name in ATTACKS))
+        return _TierReport(findings=tuple(Finding(name=name, ok=False, detail=detail) for name in attacks))
 
 
 async def _attack(zygote: Zygote, name: str, text: str, names: Mapping[str, Any]) -> Finding:

@@ -255,7 +255,7 @@ class Actions(Routes):
             await stack.enter_async_context(self._gate.turn(start.tenant, partial(wait_for_hangup, request)))
             started = await self._runtime.start(
                 text, background=True, files=start.files, limits=start.limits, rerun_of=execution_id, repeat=(),
-                tenant=start.tenant,
+                tenant=start.tenant, language=start.program.language,
             )  # fmt: skip
             spawn(_until_over(started, stack.pop_all()), self._reruns)
         step = await started.wait(_SETTLE_SECONDS)

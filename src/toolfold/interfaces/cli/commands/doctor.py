@@ -79,6 +79,11 @@ def print_diagnosis(diagnosis: Diagnosis, console: Console) -> None:
         _print_findings(findings, console, good="blocked", bad="NOT BLOCKED")
         for note in diagnosis.notes.get(tier, ()):
             console.print(f"  note: {note}")
+    if diagnosis.bash_refusal:
+        console.print(f"\nbash programs: NOT AVAILABLE: {diagnosis.bash_refusal}")
+    else:
+        console.print("\nbash programs: available; the host adds up the memory of all their processes")
+        _print_findings(diagnosis.bash, console, good="blocked", bad="NOT BLOCKED")
     console.print(f"\nlibraries for programs: {', '.join(diagnosis.libraries) or 'none'}")
     for name, state in diagnosis.library_sets.items():
         console.print(f"  set {name}: {state}")

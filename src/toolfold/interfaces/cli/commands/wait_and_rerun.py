@@ -163,6 +163,7 @@ def rerun(
     program_options = ProgramOptions(
         files=start_record.files, limits=limits, rerun_of=start_record.execution_id, repeat=repeat,
         stdin=start_record.program.stdin, clock=start_record.program.clock, execution_id=secrets.token_hex(8),
+        language=start_record.program.language,
     )  # fmt: skip
     engine = choose_engine(config, engine=options.engine, isolation=options.isolation, warm=1)
     outcome = execute(RunSetup(config, engine, limits, text, program_options), options)
