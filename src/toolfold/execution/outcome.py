@@ -112,7 +112,9 @@ class Accounts:
         self._on_call = on_call
 
     def record(self, call: Call, reply: Reply, began: float, ended: float) -> CallRecord:
-        seconds = max(0.0, ended - began - self.people_seconds.pop(call.id, 0.0))
+        seconds = ended - began
+        if self.people_seconds:
+            seconds = max(0.0, seconds - self.people_seconds.pop(call.id, 0.0))
         return record_of(call, reply, began - self.began, seconds)
 
     def add(self, reply_entry: ReplyEntry) -> None:

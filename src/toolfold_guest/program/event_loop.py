@@ -101,7 +101,10 @@ class GuestLoop(asyncio.SelectorEventLoop):
     def create_task(self, coro: Any, *, name: Any = None, **options: Any) -> Any:
         """Named in the order of this program's tasks, whatever ran before it."""
         self.task_count += 1
-        return super().create_task(coro, name=name or f"Task-{self.task_count}", **options)
+        name = name or f"Task-{self.task_count}"
+        if options or self._task_factory or self._debug or self._closed:
+            return super().create_task(coro, name=name, **options)
+        return asyncio.Task(coro, loop=self, name=name)  # as there, without what these would need
 
     def time(self) -> float:
         """The clock of timers: it stands still while the execution is paused."""
