@@ -14,12 +14,13 @@ import sys
 import tomllib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 # PyYAML ships no types, and its stubs are no dependency of ours.
 import yaml  # type: ignore[import-untyped]
 
 from toolfold.errors import UsageError
+from toolfold.models import Json
 
 SETTINGS: Final = ("settings.json", "config.toml", "config.yaml", "opencode.json", "opencode.jsonc")
 """Files with more than servers, which need not have any."""
@@ -73,8 +74,7 @@ def client_places(folder: Path, home: Path | None = None) -> list[Path]:
     ]  # fmt: skip
 
 
-# Any: whatever stands in the file.
-def parse_client_file(text: str, suffix: str) -> Any:
+def parse_client_file(text: str, suffix: str) -> Json:
     """TOML, YAML or JSON with comments; raises `ValueError` with one line, or `RecursionError`."""
     if suffix not in (".toml", ".yaml", ".yml"):
         try:
@@ -101,14 +101,13 @@ def _integer(digits: str) -> int | float:
     return int(digits) if len(digits) <= _MAX_DIGITS else math.inf
 
 
-# Any: the same.
-def _plain(value: Any, depth: int, copies: dict[int, Any]) -> Any:
+def _plain(value: Json, depth: int, copies: dict[int, Json]) -> Json:
     """Without dates, which JSON lacks, and with YAML's null as such; shared parts stay shared."""
     if depth > _MAX_DEPTH:
         raise RecursionError
     if isinstance(value, dict | list) and id(value) not in copies:
         if isinstance(value, dict):
-            plain: Any = {str(key): _plain(item, depth + 1, copies) for key, item in value.items()}
+            plain: Json = {str(key): _plain(item, depth + 1, copies) for key, item in value.items()}
         else:
             plain = [_plain(item, depth + 1, copies) for item in value]
         copies[id(value)] = plain
@@ -128,7 +127,7 @@ def plain_json(text: str) -> str:
     return comma.sub(lambda match: match[0] if match[0].startswith('"') else " ", bare)
 
 
-def sections_of(document: Mapping[str, Any], folder: Path, file_name: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
+def sections_of(document: Mapping[str, Json], folder: Path, file_name: str) -> Iterator[tuple[str, Mapping[str, Json]]]:
     """The sections with servers, each with its key; later ones win."""
     places = [
         (key, document.get(key)) for key in ("mcpServers", "servers", "mcp_servers", "context_servers", "extensions")
@@ -158,7 +157,7 @@ def sections_of(document: Mapping[str, Any], folder: Path, file_name: str) -> It
             yield key, servers
 
 
-def disabled_in_gemini(document: Mapping[str, Any], names: Iterator[str]) -> set[str]:
+def disabled_in_gemini(document: Mapping[str, Json], names: Iterator[str]) -> set[str]:
     rules = document.get("mcp")
     rules = rules if isinstance(rules, dict) else {}
     allowed, excluded = (
@@ -167,8 +166,7 @@ def disabled_in_gemini(document: Mapping[str, Any], names: Iterator[str]) -> set
     return {name for name in names if name in (excluded or ()) or (allowed is not None and name not in allowed)}
 
 
-# Any: the same.
-def standard_entry(entry: Mapping[str, Any], key: str, *, is_gemini: bool) -> dict[str, Any] | None:
+def standard_entry(entry: Mapping[str, Json], key: str, *, is_gemini: bool) -> dict[str, Json] | None:
     """The entry under the usual names, references as `${NAME}`; `None` for a part of the client that is no server."""
     inner = entry.get("config")
     result = {**entry, **inner} if key == "extensions" and isinstance(inner, dict) else dict(entry)
@@ -186,7 +184,7 @@ def standard_entry(entry: Mapping[str, Any], key: str, *, is_gemini: bool) -> di
     return {name: _refer(result[name], patterns) for name in USUAL_KEYS if result.get(name) is not None}
 
 
-def _unfold_command(entry: dict[str, Any]) -> None:
+def _unfold_command(entry: dict[str, Json]) -> None:
     """One list of opencode, one object of Zed."""
     command = entry.get("command")
     if isinstance(command, list) and command:
@@ -197,7 +195,7 @@ def _unfold_command(entry: dict[str, Any]) -> None:
         )
 
 
-def _add_references(entry: dict[str, Any]) -> None:
+def _add_references(entry: dict[str, Json]) -> None:
     """Variables that Codex and Goose pass on, and headers that hold one."""
     options = entry.get("requestOptions")
     by_option = options.get("headers") if isinstance(options, dict) else None
@@ -213,13 +211,11 @@ def _add_references(entry: dict[str, Any]) -> None:
     entry.update({key: values for key, values in (("env", env), ("headers", headers)) if values})
 
 
-# Any: the same.
-def _copy(part: Any) -> dict[str, Any]:
+def _copy(part: Json) -> dict[str, Json]:
     return {**part} if isinstance(part, dict) else {}
 
 
-# Any: the same.
-def _refer(value: Any, patterns: list[re.Pattern[str]]) -> Any:
+def _refer(value: Json, patterns: list[re.Pattern[str]]) -> Json:
     if isinstance(value, dict):
         return {name: _refer(item, patterns) for name, item in value.items()}
     if isinstance(value, list):

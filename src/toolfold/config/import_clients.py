@@ -13,7 +13,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from pydantic import ValidationError
 
@@ -31,6 +31,7 @@ from toolfold.config.discovery import display_path
 from toolfold.config.loader import MAX_BYTES, unset_text, with_env_file
 from toolfold.config.model import ServerConfig
 from toolfold.errors import UsageError
+from toolfold.models import Json
 
 _log: Final = logging.getLogger(__name__)
 _TRANSPORTS: Final = {
@@ -60,8 +61,7 @@ class ClientServer:
     name: str
     place: str
     """The file and the key, for errors."""
-    # Any: whatever stands in the file.
-    entry: Mapping[str, Any]
+    entry: Mapping[str, Json]
     folder: Path
     """That the file is for: `${workspaceFolder}`."""
 
@@ -187,8 +187,7 @@ def _fill_variables(server: ClientServer, environment: Mapping[str, str]) -> Ser
     return check_server(entry)
 
 
-# Any: the value of each key is its own.
-def entry_of(server: ClientServer, change: Callable[[str, str, str], str]) -> dict[str, Any]:
+def entry_of(server: ClientServer, change: Callable[[str, str, str], str]) -> dict[str, Json]:
     """The entry under the names of `toolfold.yaml`; `change` gets each text, its key and its name there or number."""
     if server.transport is None:
         values = server.entry.get("type") or server.entry.get("transport")
@@ -200,8 +199,7 @@ def entry_of(server: ClientServer, change: Callable[[str, str, str], str]) -> di
     return {"name": server.name, "transport": server.transport, **values}
 
 
-# Any: a value of the file, of any JSON type.
-def _change_texts(value: Any, key: str, change: Callable[[str, str, str], str]) -> Any:
+def _change_texts(value: Json, key: str, change: Callable[[str, str, str], str]) -> Json:
     if key in ("env", "headers") and isinstance(value, dict):
         return {name: change(_as_text(item), key, name) for name, item in value.items() if item is not None}
     if key == "args" and isinstance(value, list):
@@ -209,13 +207,12 @@ def _change_texts(value: Any, key: str, change: Callable[[str, str, str], str]) 
     return change(value, key, "") if isinstance(value, str) else value
 
 
-# Any: the same.
-def _as_text(value: Any) -> str:
+def _as_text(value: Json) -> str:
     """Files of other clients may have numbers where a process gets text."""
     return value if isinstance(value, str) else json.dumps(value)
 
 
-def check_server(entry: Mapping[str, Any]) -> ServerConfig:
+def check_server(entry: Mapping[str, Json]) -> ServerConfig:
     """The server that an entry describes; an error is one line with the key."""
     try:
         return ServerConfig.model_validate(entry)
@@ -230,7 +227,7 @@ def check_server(entry: Mapping[str, Any]) -> ServerConfig:
 # --- the file -------------------------------------------------------------------------------
 
 
-def _document(path: Path, name: str) -> Mapping[str, Any]:
+def _document(path: Path, name: str) -> Mapping[str, Json]:
     try:
         with path.open("rb") as file:
             data = file.read(_MAX_FILE_BYTES + 1)
@@ -255,8 +252,7 @@ def _document(path: Path, name: str) -> Mapping[str, Any]:
     return document
 
 
-# Any: the value of an entry, of any JSON type.
-def _why_unusable(entry: Any) -> str:
+def _why_unusable(entry: Json) -> str:
     """Why no server can be made of an entry; empty if one can."""
     if not isinstance(entry, dict):
         return f"must be keys with values, got {_describe(entry)}"
@@ -274,15 +270,13 @@ def _why_unusable(entry: Any) -> str:
     return f"is nested more than {_MAX_DEPTH} levels deep; remove unneeded brackets"
 
 
-# Any: the same.
-def _items(value: Any) -> list[Any]:
+def _items(value: Json) -> list[Json]:
     if isinstance(value, dict):
         return [*value.keys(), *value.values()]
     return value if isinstance(value, list) else []
 
 
-# Any: the same.
-def _describe(value: Any) -> str:
+def _describe(value: Json) -> str:
     if isinstance(value, list | dict):
         return "a list" if isinstance(value, list) else "keys with values"
     return "null" if value is None else one_line(repr(value))
@@ -313,7 +307,7 @@ def _disabled_in_claude_code(folder: Path) -> dict[str, str]:
     return off
 
 
-def _is_toolfold(entry: Mapping[str, Any]) -> bool:
+def _is_toolfold(entry: Mapping[str, Json]) -> bool:
     """Ourselves: bridging that would start us without end."""
     arguments = entry.get("args")
     words = [str(entry.get("command", "")), *(map(str, arguments) if isinstance(arguments, list) else ())]

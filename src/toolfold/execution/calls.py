@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from contextvars import Context
 from dataclasses import replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
@@ -292,7 +292,7 @@ class Dispatch:
         serve: Serves one call.
     """
 
-    def __init__(self, most: int, serve: Callable[[Call], Coroutine[Any, Any, None]]) -> None:
+    def __init__(self, most: int, serve: Callable[[Call], Coroutine[object, None, None]]) -> None:
         self._most = most
         self._serve = serve
         self._tasks: set[asyncio.Task[None]] = set()
@@ -355,14 +355,14 @@ class Dispatch:
 
 if sys.version_info >= (3, 12):
 
-    def start(coroutine: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+    def start(coroutine: Coroutine[object, None, None]) -> asyncio.Task[None]:
         """A task that has begun, and may have ended."""
         return asyncio.Task(coroutine, loop=asyncio.get_running_loop(), eager_start=True)
 
 else:
     from asyncio.tasks import _current_tasks, _enter_task, _leave_task  # type: ignore[attr-defined]  # not in typeshed
 
-    def start(coroutine: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+    def start(coroutine: Coroutine[object, None, None]) -> asyncio.Task[None]:
         """A task that has begun, and may have ended.
 
         Python 3.11 has no way to ask for that. A new task gives its first step to `call_soon`: it is taken there.

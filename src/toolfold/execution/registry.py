@@ -12,7 +12,7 @@ import math
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias, overload
+from typing import TYPE_CHECKING, Final, Protocol, TypeAlias, overload
 
 from toolfold import fork_safety
 from toolfold.engines.base import Ended, Guests
@@ -42,8 +42,7 @@ if TYPE_CHECKING:
     from toolfold.models import Call, Language, LibrarySet, Status
     from toolfold.sessions import Sessions
 
-    # Any: what a coroutine yields and is sent is asyncio's business.
-    Step: TypeAlias = Coroutine[Any, Any, Paused | Outcome]
+    Step: TypeAlias = Coroutine[object, None, Paused | Outcome]
 
 
 # ----------------------------------------------------------------------------------------------------

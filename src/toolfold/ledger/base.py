@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import AsyncIterator, Awaitable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Literal, Protocol, TypeAlias
+from typing import Final, Literal, Protocol, TypeAlias
 
 import msgspec
 
@@ -19,7 +19,7 @@ from toolfold.errors import LedgerFailed as LedgerFailed  # noqa: PLC0414
 from toolfold.errors import LedgerFull as LedgerFull  # noqa: PLC0414
 from toolfold.errors import UsageError
 from toolfold.ledger.encryption import Seal
-from toolfold.models import MIB, Call, CallRecord, Covers, Outcome, Reply
+from toolfold.models import MIB, Call, CallRecord, Covers, Json, Outcome, Reply
 from toolfold.models import StartRecord as StartRecord  # noqa: PLC0414
 from toolfold_guest.shared.value_rules import escaped
 
@@ -97,8 +97,7 @@ class Moment(msgspec.Struct, frozen=True, kw_only=True, array_like=True, tag=6):
     """Of what was asked or retried."""
     text: str = ""
     """What was printed; why a tool is called again."""
-    # Any: JSON values, each kind has its own.
-    facts: Mapping[str, Any] = msgspec.field(default_factory=dict)
+    facts: Mapping[str, Json] = msgspec.field(default_factory=dict)
     """Of `printed` its `stream`, and its `place` there, in characters; of `asked` the call's `tool`, `arguments` and
     `line`; of `ticked` what is left of the wall clock, `seconds_left`."""
 

@@ -10,7 +10,7 @@ import hmac
 import math
 from collections.abc import Awaitable, Callable, Coroutine, Hashable
 from dataclasses import dataclass
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Generic, NamedTuple, TypeVar
 
 A = TypeVar("A")
 K = TypeVar("K", bound=Hashable)
@@ -144,8 +144,7 @@ class AnswerTasks(Generic[A]):
     def get(self, execution_id: str) -> AnswerTask[A] | None:
         return self._entries.get(execution_id)
 
-    # Any: what a coroutine yields and is sent is asyncio's business.
-    def begin(self, execution_id: str, tenant: str, session: str, work: Coroutine[Any, Any, A]) -> AnswerTask[A]:
+    def begin(self, execution_id: str, tenant: str, session: str, work: Coroutine[object, None, A]) -> AnswerTask[A]:
         task = asyncio.ensure_future(work)
         task.add_done_callback(lambda task: task.cancelled() or task.exception())  # nobody has to ask for it
         self._entries.pop(execution_id, None)

@@ -25,8 +25,7 @@ from toolfold.service.lease_owners import Owner, Waiting, spawn
 from toolfold.tools.tool import Decision
 
 A = TypeVar("A")
-# Any: what a coroutine yields and is sent is asyncio's business.
-Step: TypeAlias = Coroutine[Any, Any, Paused | Outcome]
+Step: TypeAlias = Coroutine[object, None, Paused | Outcome]
 State: TypeAlias = Literal["starting", "unread", "doomed", "running", "paused", "over", "lost"]
 """`unread`: another process paused the execution, and this one has not read its record yet."""
 Event: TypeAlias = Literal["begin", "read", "cancel", "pause", "resume", "end", "lose"]

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Final, Generic, TypeVar
+from typing import Final, Generic, TypeVar
 
 from toolfold.file_locks import has_lost_owner, open_locked
 from toolfold.service.wait_for_execution import WaitableExecution
@@ -114,8 +114,7 @@ class ClientExecutions(Generic[_E]):
         spawn: Runs work in the background.
     """
 
-    # Any: what a coroutine yields and is sent is asyncio's business.
-    def __init__(self, locks: ExecutionLocks, spawn: Callable[[Any], None]) -> None:
+    def __init__(self, locks: ExecutionLocks, spawn: Callable[[Coroutine[object, None, object]], object]) -> None:
         self.locks = locks
         self._spawn = spawn
         self._parked: dict[str, tuple[_E, asyncio.TimerHandle]] = {}

@@ -218,8 +218,8 @@ class LeaseOwner(Owner):
         return len(orphan_ids) > _REAPED_AT_ONCE
 
 
-# Any: what a coroutine yields and is sent is asyncio's business, and tasks of any result are kept together.
-def spawn(work: Coroutine[Any, Any, _T], tasks: set[asyncio.Task[Any]]) -> asyncio.Task[_T]:
+# Any: tasks of any result are kept together.
+def spawn(work: Coroutine[object, None, _T], tasks: set[asyncio.Task[Any]]) -> asyncio.Task[_T]:
     """Run work that no request owns; `tasks` keeps it from being collected before it is done."""
     task = asyncio.ensure_future(work)
     tasks.add(task)

@@ -66,8 +66,7 @@ class WaitableExecution:
         self._began = time.monotonic()
         self.output = UnreadOutput(runtime, execution_id, self.note)
 
-    # Any: what a coroutine yields and is sent is asyncio's business.
-    def begin(self, work: Coroutine[Any, Any, Outcome]) -> None:
+    def begin(self, work: Coroutine[object, None, Outcome]) -> None:
         """Run to the end in a task of its own, which belongs to no request."""
         self._task = asyncio.create_task(work)
         self._task.add_done_callback(lambda _: self.on_end())

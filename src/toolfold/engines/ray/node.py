@@ -9,7 +9,7 @@ import asyncio
 import os
 from collections import deque
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 from toolfold.engines.base import Audible, Called, Died, Ended, Order, Printed, ReplayTape, Timed, Waiting
 from toolfold.engines.ray import wire_messages
@@ -214,7 +214,7 @@ class Node:
             running.records = CallRecords(places)
         running.task = self._spawn(self._serve(key, running))
 
-    def _spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+    def _spawn(self, work: Coroutine[object, None, None]) -> asyncio.Task[None]:
         task = asyncio.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)

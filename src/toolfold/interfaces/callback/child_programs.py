@@ -32,7 +32,7 @@ from toolfold.interfaces.callback.messages import (
     to_json,
 )
 from toolfold.interfaces.callback.tool_grants import ListedTool, grant_by_name, grant_tools, resolve_call
-from toolfold.models import MIB, Call, Limits, Outcome, Paused, Problem, ProgramOptions, Reply, ToolSpec, Value
+from toolfold.models import MIB, Call, Json, Limits, Outcome, Paused, Problem, ProgramOptions, Reply, ToolSpec, Value
 from toolfold.outcome_views import value_as_json
 from toolfold.program.known_names import mentioned_names
 from toolfold.runtime import Runtime
@@ -332,8 +332,7 @@ class _InlineCalls:
         return [Tool(spec=spec, call=partial(self._serve, spec), retry="never") for spec in specs]
 
     async def _serve(self, spec: ToolSpec, arguments: Mapping[str, Value]) -> Value:
-        # Any: arguments are JSON.
-        plain: dict[str, Any] = value_as_json(arguments)
+        plain: dict[str, Json] = value_as_json(arguments)
         name, call_arguments = resolve_call(spec, plain)
         call = OpenCall(id=f"call_{self._name}_{len(self.entries) + 1}", name=name, arguments=call_arguments)
         entry = ForwardedCall(call)

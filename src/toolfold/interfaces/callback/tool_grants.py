@@ -8,11 +8,11 @@ that stands for every other name: the parent's executor knows best.
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from typing import Any, Final
+from typing import Final
 
 from pydantic import BaseModel, Field
 
-from toolfold.models import Limits, ToolSpec
+from toolfold.models import Json, Limits, ToolSpec
 from toolfold.program.known_names import ANY_TOOL, mentioned_names
 from toolfold.tools.arguments import bound_schema
 from toolfold.tools.tool import unique_names
@@ -50,9 +50,8 @@ class ListedTool(BaseModel):
 
     name: str
     description: str = ""
-    # Any: a JSON schema.
-    parameters: dict[str, Any] = Field(default_factory=lambda: {"type": "object"})
-    output_schema: dict[str, Any] | None = None
+    parameters: dict[str, Json] = Field(default_factory=lambda: {"type": "object"})
+    output_schema: dict[str, Json] | None = None
     """Of type `string`: the observation is text even where it looks like JSON."""
 
 
@@ -88,8 +87,7 @@ def _spec(tool: ListedTool, identifier: str) -> ToolSpec:
     )  # fmt: skip
 
 
-# Any: arguments are JSON.
-def resolve_call(spec: ToolSpec, arguments: dict[str, Any]) -> tuple[str, dict[str, Any]]:
+def resolve_call(spec: ToolSpec, arguments: dict[str, Json]) -> tuple[str, dict[str, Json]]:
     """The tool and the arguments that a call is for: two of ours name another."""
     if spec is _ANY_TOOL:
         return str(arguments[_NAME_ARGUMENT]), arguments["arguments"]

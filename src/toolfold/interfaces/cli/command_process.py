@@ -10,7 +10,7 @@ import signal
 import sys
 from collections.abc import Callable, Coroutine
 from enum import IntEnum
-from typing import TYPE_CHECKING, Any, Final, NoReturn, TextIO, TypeVar
+from typing import TYPE_CHECKING, Final, NoReturn, TextIO, TypeVar
 
 from typing_extensions import Buffer
 
@@ -117,8 +117,7 @@ def handle_interrupts() -> None:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
-# Any: what a coroutine yields and is sent is asyncio's business.
-def run_async(work: Coroutine[Any, Any, _T]) -> _T:
+def run_async(work: Coroutine[object, None, _T]) -> _T:
     """`asyncio.run`, loaded when it is needed."""
     import asyncio
 
@@ -126,8 +125,7 @@ def run_async(work: Coroutine[Any, Any, _T]) -> _T:
     return asyncio.run(work)
 
 
-# Any: what a coroutine yields and is sent is asyncio's business.
-def run_to_end(work: Coroutine[Any, Any, None]) -> None:
+def run_to_end(work: Coroutine[object, None, None]) -> None:
     """Run this, then cancel what is left; unlike `asyncio.run`, without waiting for threads of tools that hang."""
     import asyncio
 
@@ -139,8 +137,7 @@ def run_to_end(work: Coroutine[Any, Any, None]) -> None:
         _close(loop)
 
 
-# Any: what a coroutine yields and is sent is asyncio's business.
-def run_until_stopped(work: Coroutine[Any, Any, _T]) -> _T | int:
+def run_until_stopped(work: Coroutine[object, None, _T]) -> _T | int:
     """Run to the end, or until SIGINT or SIGTERM cancels it: then the exit code."""
     import asyncio
 

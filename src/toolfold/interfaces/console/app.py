@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, nullcontext, suppress
 from functools import partial
 from importlib.util import find_spec
@@ -345,7 +345,7 @@ def create_console(
 
 
 def _add_api(app: FastAPI, queries: QueryRoutes, actions: Actions, streams: EventStreams) -> None:
-    def add(method: str, path: str, endpoint: Callable[..., Coroutine[Any, Any, Response]], tag: str = _READ) -> None:
+    def add(method: str, path: str, endpoint: Callable[..., Awaitable[Response]], tag: str = _READ) -> None:
         words = (endpoint.__doc__ or "").strip()
         app.add_api_route(
             f"/api{path}", endpoint, methods=[method], response_class=Response, tags=[tag],

@@ -35,6 +35,7 @@ from toolfold.ledger.base import (
     Story,
     first_line,
 )
+from toolfold.models import Json
 from toolfold.runtime import Runtime
 
 _log: Final = logging.getLogger(__name__)
@@ -82,7 +83,7 @@ class LiveExecution:
                     self.questions[entry.call_id] = entry
         del self.bars[:-_MOST_BARS]
 
-    def row(self) -> dict[str, Any]:
+    def row(self) -> dict[str, Json]:
         start = self.start_record
         return {
             "execution_id": start.execution_id, "state": self.state, "status": "", "began_at": start.began_at,
@@ -321,7 +322,7 @@ class EventStreams(Routes):
                 body = {"rows": [row for row in rows if row is not None], "all": "" in fresh}
                 yield _message({**body, **self._figures(viewer)})
 
-    async def _row(self, execution_id: str, viewer: Viewer) -> dict[str, Any] | None:
+    async def _row(self, execution_id: str, viewer: Viewer) -> dict[str, Json] | None:
         live = self._watch.live.get(execution_id)
         if live is not None:
             row = live.row() if viewer.tenant in (None, live.start_record.tenant) else None
@@ -344,7 +345,6 @@ async def _wait_with_heartbeats(changes: asyncio.Queue[str], fresh: set[str]) ->
         fresh.add(changes.get_nowait())
 
 
-# Any: JSON values.
-def _message(body: dict[str, Any], *, id: str = "") -> bytes:
+def _message(body: dict[str, Json], *, id: str = "") -> bytes:
     head = f"id: {id}\n".encode() if id else b""
     return b"retry: %d\n%sdata: %s\n\n" % (_AGAIN_MILLISECONDS, head, _encode(body))

@@ -34,7 +34,7 @@ from toolfold.interfaces.frameworks.program_tool import (
     render_outcome,
     render_reply,
 )
-from toolfold.models import AllowedCallers, Call, File, Limits, Media, Outcome, Paused, Reply, ToolSpec, Value
+from toolfold.models import AllowedCallers, Call, File, Json, Limits, Media, Outcome, Paused, Reply, ToolSpec, Value
 from toolfold.runtime import Runtime
 from toolfold.tools.arguments import bound_schema
 from toolfold.tools.router import error_text
@@ -44,8 +44,7 @@ from toolfold.tools.tool import unique_names
 # ----------------------------------------------------------------------------------------------------
 # What an SDK gives, as the plain dict that its API would have sent.
 
-# Any: a JSON object in a shape of the API's.
-Item: TypeAlias = dict[str, Any]
+Item: TypeAlias = dict[str, Json]
 
 
 # Any: a model of the SDK, or the same as a dict.

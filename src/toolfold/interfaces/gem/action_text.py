@@ -7,10 +7,10 @@ import re
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, TypeAlias
+from typing import Final, TypeAlias
 
 from toolfold.interfaces.tool_prompt import tools_text
-from toolfold.models import ToolSpec
+from toolfold.models import Json, ToolSpec
 
 FiveValues: TypeAlias = tuple[bool, bool, str, str, str]
 """`(tool_parsed, tool_execute_error, observation, returned_tool_name, returned_tool_call_id)`"""
@@ -26,8 +26,7 @@ class Action:
 
     text: str
     name: str
-    # Any: arguments are JSON.
-    arguments: Mapping[str, Any] | None
+    arguments: Mapping[str, Json] | None
     """`None`: they are not a JSON object."""
 
 
@@ -41,8 +40,7 @@ def parse_action(action: str) -> Action | None:
     return Action(action[begin.start() : end.end()], begin[1].strip(), arguments)
 
 
-# Any: arguments are JSON.
-def _arguments(action: str, at: int) -> tuple[dict[str, Any] | None, re.Match[str] | None]:
+def _arguments(action: str, at: int) -> tuple[dict[str, Json] | None, re.Match[str] | None]:
     """The arguments, and where the call ends: the marks may also stand in a text within the JSON."""
     empty = _END.match(action, at)
     if empty is not None:
@@ -62,13 +60,12 @@ class ActionTool(ABC):
 
     num_workers = 1
 
-    # Any: arguments and schemas are JSON.
     @abstractmethod
-    def execute_tool(self, tool_name: str, tool_args: dict[str, Any], tool_call_id: str) -> FiveValues:
+    def execute_tool(self, tool_name: str, tool_args: dict[str, Json], tool_call_id: str) -> FiveValues:
         """Serve one call."""
 
     @abstractmethod
-    def get_available_tools(self) -> list[dict[str, Any]]:
+    def get_available_tools(self) -> list[dict[str, Json]]:
         """The tools of this object, as gem's `MCPTool` lists them."""
 
     def execute_action(self, action: str) -> tuple[bool, bool, str, str]:
@@ -82,8 +79,7 @@ class ActionTool(ABC):
         return True, has_error, f"\n<tool_response>\n{observation}\n</tool_response>\n", call.text
 
 
-# Any: JSON schemas.
-def instructions(title: str, definitions: Sequence[Mapping[str, Any]], example: Mapping[str, Any]) -> str:
+def instructions(title: str, definitions: Sequence[Mapping[str, Json]], example: Mapping[str, Json]) -> str:
     """How to call the tools of one object; `example` holds the arguments of a call of the first."""
     keys = ("name", "description", "parameters")
     functions = [{key: definition[key] for key in keys} for definition in definitions]

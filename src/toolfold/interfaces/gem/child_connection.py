@@ -42,8 +42,7 @@ class ChildConnection:
         self._process = 0
         self._client_task: _ClientTask | None = None
 
-    # Any: what a coroutine yields and is sent is asyncio's business.
-    def run(self, work: Callable[[Child], Coroutine[Any, Any, _T]]) -> _T:
+    def run(self, work: Callable[[Child], Coroutine[object, None, _T]]) -> _T:
         """Do something with the client; blocks until it is done."""
         future = asyncio.run_coroutine_threadsafe(self._with_client(work), self._running_loop())
         try:
@@ -76,7 +75,7 @@ class ChildConnection:
                 self._thread.start()
             return self._loop
 
-    async def _with_client(self, work: Callable[[Child], Coroutine[Any, Any, _T]]) -> _T:
+    async def _with_client(self, work: Callable[[Child], Coroutine[object, None, _T]]) -> _T:
         if self._client_task is None or self._client_task.is_over:
             self._client_task = _ClientTask(self._connect)
         client_task = self._client_task
@@ -142,8 +141,7 @@ class _ClientTask:
 class ChildRunner(Protocol):
     """A way to the child: a connection of one's own, or a share of one."""
 
-    # Any: what a coroutine yields and is sent is asyncio's business.
-    def run(self, work: Callable[[Child], Coroutine[Any, Any, _T]]) -> _T: ...
+    def run(self, work: Callable[[Child], Coroutine[object, None, _T]]) -> _T: ...
     def close(self) -> None: ...
 
 
@@ -159,8 +157,7 @@ class SharedConnection:
         self._connect = connect
         self._link: ChildConnection | None = None
 
-    # Any: the same.
-    def run(self, work: Callable[[Child], Coroutine[Any, Any, _T]]) -> _T:
+    def run(self, work: Callable[[Child], Coroutine[object, None, _T]]) -> _T:
         with _lock:
             link = self._link
             if link is None:

@@ -10,6 +10,7 @@ from typing import Any
 
 from toolfold.errors import ToolError, UsageError
 from toolfold.interfaces.gem.action_text import ActionTool, FiveValues, instructions
+from toolfold.models import Json
 from toolfold.sources.function_tools import tool_from_function
 from toolfold.tools.sendable_values import to_value
 
@@ -25,7 +26,7 @@ class LocalTools(ActionTool):
         self._functions = {function.__name__: function for function in functions}
         self._tools = {name: tool_from_function(function) for name, function in self._functions.items()}
 
-    def get_available_tools(self) -> list[dict[str, Any]]:
+    def get_available_tools(self) -> list[dict[str, Json]]:
         """Names, descriptions and schemas, as gem's `MCPTool` lists them."""
         return [
             {"name": tool.spec.name, "description": tool.spec.description, "parameters": dict(tool.spec.input_schema),
@@ -33,8 +34,7 @@ class LocalTools(ActionTool):
             for tool in self._tools.values()
         ]  # fmt: skip
 
-    # Any: arguments are JSON.
-    def execute_tool(self, tool_name: str, tool_args: dict[str, Any], tool_call_id: str) -> FiveValues:
+    def execute_tool(self, tool_name: str, tool_args: dict[str, Json], tool_call_id: str) -> FiveValues:
         """Call a function; what it raises is an observation."""
         if tool_name not in self._functions:
             return False, True, f"Tool not found: {tool_name}", tool_name, tool_call_id
@@ -124,8 +124,7 @@ def create_filesystem_tool(workspace_path: str | Path = ".") -> LocalTools:
 
 def create_memory_tool() -> LocalTools:
     """`remember`, `recall`, `list_memories`, `forget`."""
-    # Any: a note is any JSON value.
-    notes: dict[str, Any] = {}
+    notes: dict[str, Json] = {}
     lock = threading.Lock()
 
     def remember(key: str, value: Any) -> str:

@@ -24,7 +24,7 @@ from toolfold.interfaces.callback.child_server import TOOL, final_result, parse_
 from toolfold.interfaces.callback.messages import TOOL_NAME, WORKSPACE
 from toolfold.interfaces.gem.child_connection import Child, ChildConnection
 from toolfold.interfaces.gem.program_tool import Executor, OnOutput, ProgrammaticToolCallingTool, answer_current
-from toolfold.models import Limits, ProgramOptions
+from toolfold.models import Json, Limits, ProgramOptions
 from toolfold.runtime import Runtime, RuntimeSettings
 
 _T = TypeVar("_T")
@@ -95,8 +95,7 @@ class _EnvironmentRunner:
         self._seed = seed
         self._programs = 0
 
-    # Any: what a coroutine yields and is sent is asyncio's business.
-    def run(self, work: Callable[[Child], Coroutine[Any, Any, _T]]) -> _T:
+    def run(self, work: Callable[[Child], Coroutine[object, None, _T]]) -> _T:
         return self._link.run(lambda child: work(self._with_seed(child)))
 
     def close(self) -> None:
@@ -132,9 +131,8 @@ class _LocalChild:
     seed: int | None = None
     name: str = ""
 
-    # Any: arguments are JSON.
     async def call_tool(
-        self, name: str, arguments: dict[str, Any] | None = None, *, meta: Any = None
+        self, name: str, arguments: dict[str, Json] | None = None, *, meta: Json = None
     ) -> CallToolResult:
         assert name == TOOL_NAME
         try:

@@ -32,12 +32,12 @@ from toolfold.interfaces.callback.parent_side import ParentTools
 from toolfold.interfaces.callback.tool_grants import ListedTool, grant_tools
 from toolfold.interfaces.gem.action_text import ActionTool, FiveValues, callable_tools, instructions
 from toolfold.interfaces.gem.child_connection import Child, ChildConnection, ChildRunner, SharedConnection
+from toolfold.models import Json
 
 # ----------------------------------------------------------------------------------------------------
 # Calls of the user's `tool_executor`: threads in, five values out, exceptions as words.
 
-# Any: arguments are JSON.
-Executor: TypeAlias = Callable[[str, dict[str, Any], str], FiveValues | Generator[str, None, FiveValues]]
+Executor: TypeAlias = Callable[[str, dict[str, Json], str], FiveValues | Generator[str, None, FiveValues]]
 """`executor(tool_name, tool_args, tool_call_id)`; a generator yields what its tool says while it runs."""
 OnOutput: TypeAlias = Callable[[str, str, str], None]
 """`on_output(tool_name, tool_call_id, text)`"""
@@ -154,9 +154,8 @@ def _with_base_name(frame: traceback.FrameSummary) -> traceback.FrameSummary:
 class ExecutesTools(Protocol):
     """A tool object of an environment; its method is an `Executor`."""
 
-    # Any: arguments are JSON.
     def execute_tool(
-        self, tool_name: str, tool_args: dict[str, Any], tool_call_id: str
+        self, tool_name: str, tool_args: dict[str, Json], tool_call_id: str
     ) -> FiveValues | Generator[str, None, FiveValues]: ...
 
 
@@ -193,8 +192,7 @@ class ProgrammaticToolCallingTool(ActionTool):
         if validate_on_init:
             self._validate()
 
-    # Any: arguments are JSON.
-    def execute_tool(self, tool_name: str, tool_args: dict[str, Any], tool_call_id: str) -> FiveValues:
+    def execute_tool(self, tool_name: str, tool_args: dict[str, Json], tool_call_id: str) -> FiveValues:
         """Run a program to its end: gem's five values, with the outcome's JSON as the observation."""
         if tool_name != TOOL_NAME:
             return False, True, f"Tool not found: {tool_name}", tool_name, tool_call_id
@@ -216,8 +214,7 @@ class ProgrammaticToolCallingTool(ActionTool):
         listed = [ListedTool.model_validate(entry) for entry in self._offered_tools(None) or ()]
         return f"{text}\n\n{callable_tools(grant_tools('', listed, ()))}" if listed else text
 
-    # Any: JSON schemas.
-    def get_available_tools(self) -> list[dict[str, Any]]:
+    def get_available_tools(self) -> list[dict[str, Json]]:
         """The one tool, as gem's `MCPTool` lists it."""
         return [{"name": TOOL_NAME, "description": TOOL.description or "", "parameters": TOOL.input_schema}]
 
@@ -233,8 +230,7 @@ class ProgrammaticToolCallingTool(ActionTool):
         """End the child. Also happens when this object is dropped and when Python ends."""
         self._link.close()
 
-    # Any: arguments are JSON.
-    async def _call(self, client: Child, arguments: dict[str, Any]) -> CallToolResult:
+    async def _call(self, client: Child, arguments: dict[str, Json]) -> CallToolResult:
         # In a task of this call's own, which all that answers it is started from.
         _current_handler.set(self._call_handler)
         return await client.call_tool(TOOL_NAME, arguments, meta=self._meta)
@@ -255,8 +251,7 @@ class ProgrammaticToolCallingTool(ActionTool):
         last_output = self._describe_failure()
         return f"the connection to the child failed: {error}" + (f"; it said: {last_output}" if last_output else "")
 
-    # Any: entries are names or `get_available_tools` dicts.
-    def _offered_tools(self, requested: Sequence[Any] | None) -> list[Any] | None:
+    def _offered_tools(self, requested: Sequence[Json] | None) -> list[Json] | None:
         """What the program is offered: what the caller wants of what the executor has."""
         list_tools = getattr(self._call_handler.executor, "list_tools", None)
         entries_by_name = {entry["name"]: entry for entry in list_tools()} if callable(list_tools) else None
@@ -277,9 +272,8 @@ class _CombinedExecutor:
     def __init__(self, tools: Sequence[ExecutesTools]) -> None:
         self._tools = tools
 
-    # Any: arguments are JSON.
     def __call__(
-        self, tool_name: str, tool_args: dict[str, Any], tool_call_id: str
+        self, tool_name: str, tool_args: dict[str, Json], tool_call_id: str
     ) -> Generator[str, None, FiveValues]:
         for tool in self._tools:
             returned = tool.execute_tool(tool_name, tool_args, tool_call_id)
@@ -289,11 +283,10 @@ class _CombinedExecutor:
                 return returned
         return False, True, f"Tool not found: {tool_name}", tool_name, tool_call_id
 
-    # Any: JSON schemas.
-    def list_tools(self) -> list[dict[str, Any]]:
-        listed: list[dict[str, Any]] = []
+    def list_tools(self) -> list[dict[str, Json]]:
+        listed: list[dict[str, Json]] = []
         for tool in self._tools:
-            entries: list[dict[str, Any]] = getattr(tool, "get_available_tools", list)()
+            entries: list[dict[str, Json]] = getattr(tool, "get_available_tools", list)()
             listed += [{key: entry[key] for key in ListedTool.model_fields if key in entry} for entry in entries]
         return listed
 

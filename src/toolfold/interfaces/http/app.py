@@ -319,7 +319,7 @@ class _HttpInterface:
 
 
 @asynccontextmanager
-async def _background(work: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
+async def _background(work: Coroutine[object, None, None]) -> AsyncIterator[None]:
     task = asyncio.create_task(work)
     try:
         yield

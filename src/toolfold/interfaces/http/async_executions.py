@@ -10,7 +10,7 @@ import asyncio
 import math
 import re
 from collections.abc import AsyncIterator, Coroutine
-from typing import Any, Final, TypeAlias
+from typing import Final, TypeAlias
 
 import msgspec
 from fastapi import Request, Response
@@ -68,7 +68,7 @@ class AsyncExecutions:
         self._is_closed = False
 
     async def run(
-        self, execution_id: str, tenant: str, session: str, work: Coroutine[Any, Any, AnyResponse], wait: float
+        self, execution_id: str, tenant: str, session: str, work: Coroutine[object, None, AnyResponse], wait: float
     ) -> AnyResponse:
         """Begin, and wait for the answer for a while."""
         answer = await self._answer(execution_id, self._tasks.begin(execution_id, tenant, session, work), wait)

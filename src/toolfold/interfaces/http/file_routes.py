@@ -25,7 +25,7 @@ from toolfold.interfaces.http.outcome_bodies import ApiResponse, Refusal
 from toolfold.interfaces.http.request_models import FileReference
 from toolfold.interfaces.http.responses import json_response
 from toolfold.interfaces.http.settings import HttpContext
-from toolfold.models import File, Outcome
+from toolfold.models import File, Json, Outcome
 from toolfold.sessions import Sessions
 from toolfold.sessions.stores import SessionFile
 
@@ -201,8 +201,7 @@ class FileRoutes:
         await asyncio.to_thread(self._files.remove, tenant, session, file)
         return json_response(200, {"message": "success"})
 
-    # Any: JSON.
-    async def _save_uploads(self, request: Request) -> dict[str, Any]:
+    async def _save_uploads(self, request: Request) -> dict[str, Json]:
         tenant = await self._tenant(request)
         require_media_type(request, "multipart/form-data")
         self._gate.start(tenant)

@@ -53,8 +53,7 @@ def rate_limited(seconds: float) -> Refusal:
     return Refusal(429, "rate_limited", is_contract=False, retry_after_seconds=max(1, round(seconds + 0.5)))
 
 
-# Any: what a coroutine yields and is sent is asyncio's business.
-Hangup: TypeAlias = Callable[[], Coroutine[Any, Any, None]]
+Hangup: TypeAlias = Callable[[], Coroutine[object, None, None]]
 """Returns when the client has closed its connection."""
 
 

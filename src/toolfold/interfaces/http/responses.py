@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 from fastapi import Request, Response
@@ -18,6 +18,7 @@ from toolfold.interfaces.http.access.auth import note_refusal
 from toolfold.interfaces.http.metrics import Metrics
 from toolfold.interfaces.http.outcome_bodies import ApiResponse, Refusal, retryable_refusal, to_http
 from toolfold.interfaces.http.request_models import ForwardedResponse
+from toolfold.models import Json
 
 _log: Final = logging.getLogger(__name__)
 
@@ -83,8 +84,7 @@ def refusal_of(error: Exception) -> Refusal:
     raise error
 
 
-# Any: whatever JSON a route answers with.
-def json_response(status: int, body: Any, headers: dict[str, str] | None = None) -> Response:
+def json_response(status: int, body: Json, headers: dict[str, str] | None = None) -> Response:
     return Response(msgspec.json.encode(body), status_code=status, media_type="application/json", headers=headers)
 
 

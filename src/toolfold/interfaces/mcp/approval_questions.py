@@ -10,7 +10,7 @@ from typing import Any, Final, TypeAlias
 import mcp_types as types
 
 from toolfold.errors import ToolRefused
-from toolfold.models import Call, Covers
+from toolfold.models import Call, Covers, Json
 from toolfold.tools.tool import Decision
 
 CLIENT_ROUNDS: Final = 10
@@ -100,8 +100,7 @@ class ClientQuestions:
 # Approval forms for the person behind the client, and the decisions in their answers.
 
 _SHOWN_ARGUMENTS_CHARACTERS: Final = 2_000
-# Any: a JSON Schema, in the subset that forms may have.
-_FORM: Final[dict[str, Any]] = {
+_FORM: Final[dict[str, Json]] = {
     "type": "object",
     "properties": {
         "decision": {

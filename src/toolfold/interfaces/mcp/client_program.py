@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from contextvars import ContextVar
-from typing import Any, Final
+from typing import Final
 
 import mcp_types as types
 
@@ -116,8 +116,7 @@ class McpProgram(WaitableExecution):
             return await self._runtime.run(text, options=options)
         return await self._drive(self._runtime.start(text, options=options, durable=self.is_durable))
 
-    # Any: what a coroutine yields and is sent is asyncio's business.
-    async def _drive(self, begin: Coroutine[Any, Any, Paused | Outcome]) -> Outcome:
+    async def _drive(self, begin: Coroutine[object, None, Paused | Outcome]) -> Outcome:
         CURRENT.set(self)
         step = await drive(self._runtime, await begin, self._answer)
         assert isinstance(step, Outcome), "`_answer` answers every pause, or raises"

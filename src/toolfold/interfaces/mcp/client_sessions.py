@@ -21,6 +21,7 @@ from toolfold.errors import ToolRefused
 from toolfold.interfaces.mcp.approval_questions import can_elicit
 from toolfold.interfaces.mcp.client_program import CURRENT, McpProgram
 from toolfold.interfaces.mcp.offered_tools import SAFE_CHARACTERS, description_limit
+from toolfold.models import Json
 from toolfold.service.answer_memory import BoundedMemory
 
 if TYPE_CHECKING:
@@ -197,8 +198,7 @@ class Clients:
             share = f"{progress:g}" if total is None else f"{progress:g}/{total:g}"
             program.note(f"{tool} {share} {message}".rstrip())
 
-    # Any: a log message may hold any JSON value.
-    def log(self, *, server: str, level: str, data: Any) -> None:
+    def log(self, *, server: str, level: str, data: Json) -> None:
         _log.debug("server %r says (%s): %r", server, level, data)
 
     def _program_for(self, execution_id: str) -> McpProgram | None:

@@ -16,9 +16,10 @@ import sys
 import threading
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 import toolfold
+from toolfold.models import Json
 
 NAME: Final = "toolfold"
 _HANDSHAKE_VERSIONS: Final = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25")
@@ -111,8 +112,7 @@ class EarlyAnswers:
         return _line({**request, "id": self._answered[-1]})
 
 
-# Any: JSON as the client sent it, and as it is answered.
-def _result(request: dict[str, Any] | None) -> dict[str, Any] | None:
+def _result(request: dict[str, Json] | None) -> dict[str, Json] | None:
     match request:
         case {
             "method": "initialize",
@@ -151,7 +151,7 @@ def _result(request: dict[str, Any] | None) -> dict[str, Any] | None:
     return None
 
 
-def _is_usual(capabilities: dict[str, Any], client: dict[str, Any]) -> bool:
+def _is_usual(capabilities: dict[str, Json], client: dict[str, Json]) -> bool:
     """Whether the SDK would take it, too; what is doubtful is left to it."""
     match client:
         case {"name": str(), "version": str()}:
@@ -159,7 +159,7 @@ def _is_usual(capabilities: dict[str, Any], client: dict[str, Any]) -> bool:
     return False
 
 
-def _request(line: bytes) -> dict[str, Any] | None:
+def _request(line: bytes) -> dict[str, Json] | None:
     try:
         request = json.loads(line)
     except (ValueError, RecursionError):
@@ -177,6 +177,5 @@ def is_pipe(fd: int) -> bool:
     return sys.platform != "win32" and (stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode))
 
 
-# Any: JSON as the client sent it, and as it is answered.
-def _line(message: dict[str, Any]) -> bytes:
+def _line(message: dict[str, Json]) -> bytes:
     return json.dumps(message, ensure_ascii=False, separators=(",", ":")).encode() + b"\n"

@@ -28,7 +28,7 @@ from toolfold.interfaces.mcp.approval_questions import CLIENT_ROUNDS, Question
 from toolfold.interfaces.mcp.client_program import McpProgram
 from toolfold.interfaces.mcp.client_sessions import Context, ask, is_legacy, owner_of
 from toolfold.interfaces.mcp.outcome_results import running_result, superseded_result
-from toolfold.models import Outcome
+from toolfold.models import Json, Outcome
 from toolfold.service.answer_memory import BoundedMemory
 from toolfold.service.file_owners import ClientExecutions
 
@@ -41,7 +41,7 @@ _LISTEN_AFTER_SECONDS: Final = 0.5
 async def wait_for_program(
     context: Context, program: McpProgram, programs: ClientExecutions[McpProgram], *, yield_seconds: float | None,
     is_wait: bool,
-) -> Outcome | types.CallToolResult | types.InputRequiredResult | dict[str, Any]:  # fmt: skip
+) -> Outcome | types.CallToolResult | types.InputRequiredResult | dict[str, Json]:  # fmt: skip
     """Wait until it has ended, has a question for a client that comes back, or yields; perhaps as a task.
 
     After `yield_seconds` it answers although the program runs; with `is_wait` a client that leaves ends nothing.
@@ -134,7 +134,7 @@ class UpdateParams(TaskParams):
     """Answers to what a task asks."""
 
     # Any: an answer to a question that is not open any more may be anything.
-    input_responses: dict[str, Any]
+    input_responses: dict[str, Json]
 
 
 def has_tasks(context: Context) -> bool:
@@ -143,8 +143,7 @@ def has_tasks(context: Context) -> bool:
     return not is_legacy(context) and declared is not None and TASKS in (declared.extensions or {})
 
 
-# Any: a result as JSON; the SDK has no type for the extension's.
-def task_result(program: McpProgram) -> dict[str, Any]:
+def task_result(program: McpProgram) -> dict[str, Json]:
     """The answer to a request whose program goes on as a task."""
     program.questions.rounds = 0  # a task may ask as often as it likes
     return {"resultType": "task", **_task_of_program(program, "working")}
@@ -167,8 +166,7 @@ class Tasks:
         self._programs = programs
         self._find = find
         self._result = result
-        # Any: tasks as JSON, by owner and id.
-        self._ended_tasks: BoundedMemory[tuple[str, str], dict[str, Any]] = BoundedMemory(_MOST_ENDED_TASKS)
+        self._ended_tasks: BoundedMemory[tuple[str, str], dict[str, Json]] = BoundedMemory(_MOST_ENDED_TASKS)
 
     def add_to(self, server: Server[Any]) -> None:
         server.extensions[TASKS] = {}
@@ -176,7 +174,7 @@ class Tasks:
         server.add_request_handler("tasks/update", UpdateParams, self._update)
         server.add_request_handler("tasks/cancel", TaskParams, self._cancel)
 
-    async def _get(self, context: Context, params: TaskParams) -> dict[str, Any]:
+    async def _get(self, context: Context, params: TaskParams) -> dict[str, Json]:
         task = await self._task(context, params)
         if isinstance(task, dict):
             return task
@@ -189,7 +187,7 @@ class Tasks:
         payload = input_required.model_dump(mode="json", by_alias=True, exclude_none=True)
         return {**_task_of_program(task, "input_required"), "inputRequests": payload["inputRequests"]}
 
-    async def _update(self, context: Context, params: UpdateParams) -> dict[str, Any]:
+    async def _update(self, context: Context, params: UpdateParams) -> dict[str, Json]:
         task = await self._task(context, params)
         if isinstance(task, McpProgram):
             open_responses = {
@@ -202,7 +200,7 @@ class Tasks:
             task.questions.answer(answers)
         return {}
 
-    async def _cancel(self, context: Context, params: TaskParams) -> dict[str, Any]:
+    async def _cancel(self, context: Context, params: TaskParams) -> dict[str, Json]:
         task = await self._task(context, params)
         if isinstance(task, McpProgram):
             if not task.is_done:
@@ -210,10 +208,10 @@ class Tasks:
             self._end_task(context, task)
         return {}
 
-    async def _task(self, context: Context, params: TaskParams) -> McpProgram | dict[str, Any]:
+    async def _task(self, context: Context, params: TaskParams) -> McpProgram | dict[str, Json]:
         """The program of the task that a request is about; the task, if it has ended."""
         if not has_tasks(context):
-            needed: dict[str, Any] = {"requiredCapabilities": {"extensions": {TASKS: {}}}}
+            needed: dict[str, Json] = {"requiredCapabilities": {"extensions": {TASKS: {}}}}
             raise MCPError(_MISSING_CAPABILITY, "Missing required client capability", data=needed)
         if context.request is not None and context.request.headers.get("mcp-name") != params.task_id:
             raise MCPError(_HEADER_MISMATCH, "the header Mcp-Name must have the taskId of the request")
@@ -230,7 +228,7 @@ class Tasks:
         task = _task_of(execution_id, "completed", program.seconds, _RESULT_TTL_SECONDS)
         return self._keep(context, execution_id, {**task, **self._result_of(context, program, None)})
 
-    def _end_task(self, context: Context, program: McpProgram) -> dict[str, Any]:
+    def _end_task(self, context: Context, program: McpProgram) -> dict[str, Json]:
         self._programs.forget(program)
         try:
             payload = self._result_of(context, program.outcome(), program)
@@ -238,23 +236,23 @@ class Tasks:
             payload = {"status": "failed", "error": {"code": types.INTERNAL_ERROR, "message": str(error)}}
         return self._keep(context, program.execution_id, {**_task_of_program(program, "completed"), **payload})
 
-    def _result_of(self, context: Context, outcome: Outcome, program: McpProgram | None) -> dict[str, Any]:
+    def _result_of(self, context: Context, outcome: Outcome, program: McpProgram | None) -> dict[str, Json]:
         """A program's own failure is part of its result, as it is without tasks."""
         if outcome.status == "cancelled":
             return {"status": "cancelled"}
         result = self._result(context, outcome, program)
         return {"status": "completed", "result": result.model_dump(mode="json", by_alias=True, exclude_none=True)}
 
-    def _keep(self, context: Context, execution_id: str, task: dict[str, Any]) -> dict[str, Any]:
+    def _keep(self, context: Context, execution_id: str, task: dict[str, Json]) -> dict[str, Json]:
         self._ended_tasks.put((owner_of(context), execution_id), task)
         return task
 
 
-def _task_of_program(program: McpProgram, status: str) -> dict[str, Any]:
+def _task_of_program(program: McpProgram, status: str) -> dict[str, Json]:
     return _task_of(program.execution_id, status, program.seconds, program.limits.wall_seconds + _RESULT_TTL_SECONDS)
 
 
-def _task_of(execution_id: str, status: str, seconds: float, ttl_seconds: float) -> dict[str, Any]:
+def _task_of(execution_id: str, status: str, seconds: float, ttl_seconds: float) -> dict[str, Json]:
     now = time.time()
     return {
         "taskId": execution_id, "status": status, "createdAt": _moment(now - seconds), "lastUpdatedAt": _moment(now),
@@ -292,8 +290,7 @@ class YieldPolicy:
     most_seconds: float | None = None
     """What the client's own timeout leaves."""
 
-    # Any: an argument of a request.
-    def seconds_for(self, requested_seconds: Any) -> float | None:
+    def seconds_for(self, requested_seconds: Json) -> float | None:
         """Time of one request; `None` for as long as it takes."""
         if requested_seconds is None:
             return self.after_seconds
@@ -301,8 +298,7 @@ class YieldPolicy:
         return seconds if self.most_seconds is None else min(seconds, self.most_seconds)
 
 
-# Any: an argument of a request.
-def positive_seconds(name: str, value: Any, note: str = "") -> float:
+def positive_seconds(name: str, value: Json, note: str = "") -> float:
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not value > 0:
         raise UsageError(f"{name} must be a number above 0, got {value!r}{note}")
     return float(value)
@@ -328,8 +324,7 @@ def new_id(owner: str) -> str:
     return random_part + _mark(random_part, owner)
 
 
-# Any: an argument of a request.
-def check_id(value: Any, owner: str) -> str:
+def check_id(value: Json, owner: str) -> str:
     """The id, if it is that of a program of this owner."""
     if not isinstance(value, str) or not _ID.fullmatch(value):
         text = repr(value) if len(repr(value)) <= 60 else f"{repr(value)[:60]}…"

@@ -6,7 +6,7 @@ tokens of all of it.
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
 from toolfold.errors import UsageError
 from toolfold.interfaces.server.stop_signals import is_loopback
@@ -27,16 +27,14 @@ _SESSION: Final = "Keeps variables and files by name."
 
 SEARCH_DESCRIPTION: Final = "Find tools for programs by purpose; returns signatures."
 
-# Any: a JSON Schema.
-SEARCH_SCHEMA: Final[dict[str, Any]] = {
+SEARCH_SCHEMA: Final[dict[str, Json]] = {
     "type": "object",
     "properties": {"query": {"type": "string"}, "detail": {"enum": ["name", "signature", "full"]}},
     "required": ["query"],
 }
 
 WAIT_DESCRIPTION: Final = "Wait for a running program or cancel it."
-# Any: a JSON Schema.
-WAIT_SCHEMA: Final[dict[str, Any]] = {
+WAIT_SCHEMA: Final[dict[str, Json]] = {
     "type": "object",
     "properties": {"execution_id": {"type": "string"}, "cancel": {"type": "boolean"}},
     "required": ["execution_id"],

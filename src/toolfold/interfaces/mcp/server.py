@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from contextvars import ContextVar
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Self, TypeAlias
 
@@ -52,6 +53,7 @@ from toolfold.interfaces.mcp.program_tasks import (
 from toolfold.models import Limits, Outcome
 from toolfold.runtime import Runtime
 from toolfold.service.file_owners import ClientExecutions, ExecutionLocks
+from toolfold.service.lease_owners import spawn
 
 if TYPE_CHECKING:
     from toolfold.sources.mcp.bridge import Bridge
@@ -106,12 +108,13 @@ class McpServer:
         self._clients = clients or Clients(is_alone=True)
         self._connect = connect
         self._files = ClientFiles()
+        self._background: set[asyncio.Task[Any]] = set()
+        self._spawn = partial(spawn, tasks=self._background)
         self._programs: ClientExecutions[McpProgram] = ClientExecutions(ExecutionLocks(holds), self._spawn)
         self._clients.programs = self._programs.live
         self._yielding = yielding or YieldPolicy()
         self._leaving = asyncio.Event()
         self._ready: asyncio.Future[None] | None = None
-        self._background: set[asyncio.Task[Any]] = set()
         self.extra_tools: list[types.Tool] = []
         """Tools that another part of the interface serves, told of beside its own."""
         self._has_listed = False
@@ -387,12 +390,6 @@ class McpServer:
         if self._offer.announce():
             await self._changes.publish(ToolsListChanged())
             await self._clients.tell_tools_changed()
-
-    # Any: what a coroutine yields and is sent is asyncio's business.
-    def _spawn(self, work: Any) -> None:
-        task = asyncio.get_running_loop().create_task(work)
-        self._background.add(task)
-        task.add_done_callback(self._background.discard)
 
 
 def _parse_arguments(arguments: Mapping[str, Any], max_seconds: float) -> tuple[str, str, float]:

@@ -427,8 +427,7 @@ class OwnLoop:
         self._lock = threading.Lock()
         self._of_parent, self._runner = self._runner, None
 
-    # Any: what a coroutine yields and is sent is asyncio's business.
-    def run(self, work: Coroutine[Any, Any, _T]) -> _T:
+    def run(self, work: Coroutine[object, None, _T]) -> _T:
         with self._lock:
             if self._runner is None:
                 self._runner = asyncio.Runner()

@@ -29,6 +29,7 @@ from mcp_types.version import LATEST_MODERN_VERSION, MODERN_PROTOCOL_VERSIONS
 from pydantic import ValidationError
 
 from toolfold.errors import ToolError
+from toolfold.models import Json
 from toolfold.sources.private_files import write_private_file
 
 # ----------------------------------------------------------------------------------------------------
@@ -184,8 +185,7 @@ class Outer(Protocol):
     ) -> None:
         """Show the progress of a call; must not block."""
 
-    # Any: a log message may hold any JSON value.
-    def log(self, *, server: str, level: str, data: Any) -> None:
+    def log(self, *, server: str, level: str, data: Json) -> None:
         """Pass on a log message of a server; must not block."""
 
 

@@ -18,6 +18,7 @@ import platformdirs
 from pydantic import TypeAdapter, ValidationError
 
 from toolfold.errors import UsageError
+from toolfold.models import Json
 from toolfold.sources.private_files import FileRefused, drop_oldest_files, read_private_file, write_private_file
 
 
@@ -181,8 +182,7 @@ def _read(path: Path) -> _File:
     return contents
 
 
-# Any: one of the SDK's models as JSON.
-def _plain(model: types.Tool | types.ServerCapabilities) -> dict[str, Any]:
+def _plain(model: types.Tool | types.ServerCapabilities) -> dict[str, Json]:
     return model.model_dump(mode="json", by_alias=True, exclude_none=True)
 
 

@@ -29,7 +29,7 @@ from toolfold.interfaces.cli.command_setup import choose_engine, nearest_config,
 from toolfold.interfaces.cli.load_tools import load_apis, load_tools
 from toolfold.interfaces.cli.program_inputs import RunOptions
 from toolfold.ledger.remote_approval import LedgerApproval
-from toolfold.models import NOTHING_RAN, Limits, Outcome, ProgramOptions
+from toolfold.models import NOTHING_RAN, Json, Limits, Outcome, ProgramOptions
 from toolfold.runtime import Runtime
 from toolfold.service.file_owners import ExecutionLocks
 from toolfold.service.wait_for_execution import PatientLedger, serve_waiters, wait_until_written
@@ -268,8 +268,7 @@ def _absolute(options: RunOptions) -> RunOptions:
     return replace(options, program="-", tools=tools, files=(), ledger=ledger, config=config, detach=False)
 
 
-# Any: JSON values.
-def _options(values: dict[str, Any]) -> RunOptions:
+def _options(values: dict[str, Json]) -> RunOptions:
     os.chdir(values.pop("cwd"))
     paths = {key: Path(values[key]) for key in ("out", "config") if values[key] is not None}
     return RunOptions.of({**values, **paths})
