@@ -34,13 +34,15 @@ class ProcessOwned:
     """Base of an object whose verbs are for the process that opened it; closing it in a child does nothing."""
 
     _is_inherited = False
-    """Whether this is a child that was forked since; every verb then raises `inherited_error`."""
+    """Whether this is a child that was forked since."""
 
-
-def inherited_error(thing: ProcessOwned) -> UsageError:
-    """For a use of the parent's object in a forked child."""
-    kind = type(thing).__name__
-    return UsageError(f"this {kind} was opened before a fork and belongs to the parent process; open another one here")
+    def _check_process(self) -> None:
+        """`UsageError` for a use of the parent's object in a forked child; every verb begins with this."""
+        if self._is_inherited:
+            kind = type(self).__name__
+            raise UsageError(
+                f"this {kind} was opened before a fork and belongs to the parent process; open another one here"
+            )
 
 
 def blank(fds: Iterable[int]) -> None:

@@ -159,8 +159,7 @@ class Runtime(fork_safety.ProcessOwned):
         self.executions = ExecutionControl(self._live, self._engine, self._ledger, self.resume)
 
     async def __aenter__(self) -> Self:
-        if self._is_inherited:
-            raise fork_safety.inherited_error(self)
+        self._check_process()
         await self._engine.__aenter__()
         self.catalog.learning.begin()
         fork_safety.watch(self)
@@ -198,8 +197,7 @@ class Runtime(fork_safety.ProcessOwned):
 
     async def describe_files(self, files: Iterable[File]) -> DescribedFiles:
         """These files, with a line on each that says what is in it, for a prompt; a guest reads them."""
-        if self._is_inherited:
-            raise fork_safety.inherited_error(self)
+        self._check_process()
         return await describe_files(self._engine, files, self._limits)
 
     def replace_tools(self, tools: Iterable[Tool | Callable[..., Any]], *, router: Router | None = None) -> None:
@@ -219,8 +217,7 @@ class Runtime(fork_safety.ProcessOwned):
 
         Its options are the fields of `ProgramOptions`: as keywords, as one value, or both; keywords count more.
         """
-        if self._is_inherited:
-            raise fork_safety.inherited_error(self)
+        self._check_process()
         options = merge_options(ProgramOptions, options, keywords)
         if isinstance(options, StartOptions):
             raise UsageError("run never pauses, so it takes ProgramOptions; give StartOptions to start")
@@ -254,8 +251,7 @@ class Runtime(fork_safety.ProcessOwned):
         that `executions.attach` goes on with it after a restart; but not in a session that keeps names, which a restart
         loses.
         """
-        if self._is_inherited:
-            raise fork_safety.inherited_error(self)
+        self._check_process()
         options = merge_options(StartOptions, options, keywords)
         if background:
             execution_id = options.execution_id or secrets.token_hex(8)
@@ -276,8 +272,7 @@ class Runtime(fork_safety.ProcessOwned):
         self, execution_id: str, replies: Sequence[Reply] = (), *, decisions: Mapping[int, Decision] | None = None
     ) -> Paused | Outcome:
         """Go on with some or all of the open calls answered or decided; also after a restart of this process."""
-        if self._is_inherited:
-            raise fork_safety.inherited_error(self)
+        self._check_process()
         for _ in range(_TRIES):
             step = await self._resume(execution_id, replies, decisions or {})
             if step is not None:
@@ -334,8 +329,7 @@ class Runtime(fork_safety.ProcessOwned):
         self, text: str, *, hidden: Collection[str] = (), tenant: str = "", language: Language = "python"
     ) -> Problem | None:
         """What the check says of a program, which is not run; `None` if it would begin."""
-        if self._is_inherited:
-            raise fork_safety.inherited_error(self)
+        self._check_process()
         options = ProgramOptions(hidden=hidden, tenant=tenant, language=language)
         return await self._planner.check(text, RunRequest(options=options, limits=self._limits))
 
@@ -347,8 +341,7 @@ class Runtime(fork_safety.ProcessOwned):
 
         With `spent` it is the call of a program that runs elsewhere, and counts towards that program's budgets.
         """
-        if self._is_inherited:
-            raise fork_safety.inherited_error(self)
+        self._check_process()
         call = Call(id=0, tool=name, arguments=arguments)
         return await serve_direct(self._planner.services, call, idempotency_key=idempotency_key, spent=spent)
 

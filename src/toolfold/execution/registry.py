@@ -268,31 +268,6 @@ class LiveExecutions:
         await self.close(execution)
         return await execution.finish(Ended(status=status, problem=problem))
 
-    async def stop(self, execution_id: str, status: EarlyEnd) -> Outcome | None:
-        """End it with an outcome; if it runs, whoever waits for it gets that. Unknown ids are ignored."""
-        execution = self._by_id.get(execution_id)
-        if execution is None:
-            return None
-        if execution.life.is_paused:
-            return await self.end(execution, status)
-        if status == "timeout":
-            execution.time_out()
-        else:
-            execution.life.stop(status)
-        return None
-
-    def fail(self, execution_id: str, reason: ToolfoldError) -> None:
-        """End a running execution without an outcome; its waiters get the reason."""
-        execution = self._by_id.get(execution_id)
-        if execution is not None and not execution.life.is_paused:
-            execution.life.fail(reason)
-
-    async def release(self, execution_id: str) -> None:
-        """If it is paused, end its guest; its record has all of it."""
-        execution = self._by_id.get(execution_id)
-        if execution is not None and execution.life.is_paused:
-            await self.close(execution)
-
     async def finish(self, execution: Execution, last: Ended) -> Outcome:
         """Its program has ended: keep its session's files, end its guest, write its outcome."""
         notes: tuple[str, ...] = ()
@@ -350,8 +325,7 @@ class ExecutionControl(fork_safety.ProcessOwned):
 
     @property
     def _live(self) -> LiveExecutions:
-        if self._is_inherited:
-            raise fork_safety.inherited_error(self)
+        self._check_process()
         return self._executions
 
     @property
@@ -366,24 +340,45 @@ class ExecutionControl(fork_safety.ProcessOwned):
 
         The outcome of one that was paused; of one that runs, whoever waits for it gets it.
         """
-        return await self._live.stop(execution_id, "cancelled")
+        return await self._stop(execution_id, "cancelled")
 
     async def expire(self, execution_id: str) -> Outcome | None:
         """As `cancel`, at a deadline of the caller's own that counts paused time: the outcome is a timeout."""
-        return await self._live.stop(execution_id, "timeout")
+        return await self._stop(execution_id, "timeout")
 
     async def release(self, execution_id: str) -> None:
         """Let go of the guest of a paused execution; the ledger has all of it, and `resume` replays it."""
-        await self._live.release(execution_id)
+        execution = self._live.get(execution_id)
+        if execution is not None and execution.life.is_paused:
+            await self._live.close(execution)
 
     async def abandon(self, execution_id: str) -> None:
         """End the guest of an execution that another process goes on with; nothing of it is written from here."""
-        await self._live.release(execution_id)
-        self._live.fail(execution_id, base.fenced_error(execution_id))
+        await self.release(execution_id)
+        self._fail(execution_id, base.fenced_error(execution_id))
 
     def suspend(self, execution_id: str) -> None:
         """End the guest of an execution that runs and leave its record open: the host stops, and `resume` goes on."""
-        self._live.fail(execution_id, base.suspended_error(execution_id))
+        self._fail(execution_id, base.suspended_error(execution_id))
+
+    async def _stop(self, execution_id: str, status: EarlyEnd) -> Outcome | None:
+        """End it with an outcome; if it runs, whoever waits for it gets that."""
+        execution = self._live.get(execution_id)
+        if execution is None:
+            return None
+        if execution.life.is_paused:
+            return await self._live.end(execution, status)
+        if status == "timeout":
+            execution.time_out()
+        else:
+            execution.life.stop(status)
+        return None
+
+    def _fail(self, execution_id: str, reason: ToolfoldError) -> None:
+        """End a running execution without an outcome; its waiters get the reason."""
+        execution = self._live.get(execution_id)
+        if execution is not None and not execution.life.is_paused:
+            execution.life.fail(reason)
 
     async def recorded(self, execution_id: str) -> RecordedExecution | None:
         """What is on record of an execution, whichever process holds it; `None` if nothing is."""
@@ -479,6 +474,5 @@ class ExecutionControl(fork_safety.ProcessOwned):
 
     @property
     def _stocked(self) -> Stocked | None:
-        if self._is_inherited:
-            raise fork_safety.inherited_error(self)
+        self._check_process()
         return self._engine.capabilities.stocked

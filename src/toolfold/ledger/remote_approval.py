@@ -77,6 +77,13 @@ def lock(decision: Decision, seal: Seal, *, execution_id: str, epoch: int, call_
     return seal.seal(encode({**values, "digest": digest.encode()}), _place(execution_id, epoch, call_id))
 
 
+async def decide(ledger: Ledger, execution_id: str, epoch: int, call_id: int, decision: Decision, digest: str) -> bool:
+    """Put a decision on record, which must carry decisions, as all of ours do; false if there is one already."""
+    body = lock(decision, decision_seal(ledger), execution_id=execution_id, epoch=epoch, call_id=call_id, digest=digest)
+    store: DecisionStore = ledger  # type: ignore[assignment]  # as this says
+    return await store.decide(execution_id, epoch, call_id, body)
+
+
 class LedgerApproval:
     """An `Approve` that leaves the answer to whoever reads the ledger: a console.
 

@@ -23,7 +23,7 @@ from toolfold.execution.program_output import Output
 from toolfold.execution.recorded_history import end_recorded
 from toolfold.ledger.base import CallEntry, DecisionEntry, Moment
 from toolfold.ledger.execution_summaries import changes_of
-from toolfold.ledger.remote_approval import DecisionStore, arguments_digest, decision_seal, lock
+from toolfold.ledger.remote_approval import DecisionStore, arguments_digest, decide
 from toolfold.models import Call, Outcome
 
 if TYPE_CHECKING:
@@ -273,11 +273,7 @@ class RecordedWait:
 
     async def decide(self, call: Call, decision: Decision, epoch: int) -> bool:
         """Answer a question; false if somebody else has."""
-        body = lock(
-            decision, decision_seal(self._ledger), execution_id=self._id, epoch=epoch, call_id=call.id,
-            digest=arguments_digest(call.arguments),
-        )  # fmt: skip
-        return await self._decisions.decide(self._id, epoch, call.id, body)
+        return await decide(self._ledger, self._id, epoch, call.id, decision, arguments_digest(call.arguments))
 
     async def cancel(self) -> Outcome | None:
         """Ask its process to end it, which knows what it printed; if that does not answer, end its record.

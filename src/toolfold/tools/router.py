@@ -38,7 +38,7 @@ from toolfold.program.rules.arguments import IDEMPOTENCY_KEY, InputSignature
 from toolfold.tools.arguments import argument_check, bad_argument, wrong
 from toolfold.tools.catalog import Catalog
 from toolfold.tools.error_text import error_for_log, hide_arguments, mask_secrets, traceback_of
-from toolfold.tools.sendable_values import is_plain, json_size, to_sized_value, to_value
+from toolfold.tools.sendable_values import is_plain, json_size, parse_json, to_sized_value, to_value
 from toolfold.tools.tool import CallContext, Tool
 
 Caller: TypeAlias = Literal["code", "direct"]
@@ -348,23 +348,15 @@ def _with_key(request: CallRequest) -> CallContext:
 
 
 def _shaped(spec: ToolSpec, returned: object, max_bytes: int | None) -> tuple[Value, int]:
-    if type(returned) is str and spec.output_schema is None and returned[:1] in ("{", "["):
-        returned = _parsed(returned)
+    if type(returned) is str and spec.output_schema is None:
+        parsed = parse_json(returned)
+        returned = parsed if is_plain(parsed) else returned
     try:
         value, size = to_sized_value(returned)
     except ToolError as error:
         raise ReplyUnfit(f"{spec.name!r} returned {error}") from error
     check_size(spec.name, size, max_bytes)
     return value, size
-
-
-def _parsed(text: str) -> Value:
-    """JSON text as what it says; other text as it is."""
-    try:
-        value = msgspec.json.decode(text)
-    except (ValueError, RecursionError):
-        return text
-    return value if is_plain(value) else text
 
 
 def _size(size: int) -> str:

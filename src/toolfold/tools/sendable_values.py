@@ -73,6 +73,16 @@ def json_size(value: Value) -> int:
     return len(_encoder.encode(value))
 
 
+def parse_json(text: str) -> Value:
+    """Text that begins like an object or a list in JSON as what it says; other text as it is."""
+    if text[:1] not in ("{", "["):
+        return text
+    try:
+        return msgspec.json.decode(text)
+    except (ValueError, RecursionError):
+        return text
+
+
 def is_plain(obj: object) -> bool:
     """Whether this is made of sendable types only, level by level, so nearly all of it runs in C.
 

@@ -41,7 +41,7 @@ from toolfold.service.executions import ExecutionObserver, ExecutionService, Hel
 from toolfold.service.lease_owners import spawn
 from toolfold.sources.file_tools import replace_file
 from toolfold.tools.router import check_size
-from toolfold.tools.sendable_values import is_plain
+from toolfold.tools.sendable_values import is_plain, parse_json
 from toolfold.tools.tool import Tool
 
 DEFAULT_SECONDS: Final = 30.0
@@ -273,12 +273,7 @@ def read_reply(entry: ForwardedCall, reply: ToolReply, spec: ToolSpec | None, mo
 def _value(observation: str, spec: ToolSpec | None) -> Value:
     """Value of a text: JSON is parsed if it begins like an object or a list, unless the tool returns text."""
     is_text = spec is not None and spec.output_schema is not None and spec.output_schema.get("type") == "string"
-    if is_text or observation[:1] not in ("{", "["):
-        return observation
-    try:
-        value = msgspec.json.decode(observation)
-    except (ValueError, RecursionError):
-        return observation
+    value = observation if is_text else parse_json(observation)
     return value if is_plain(value) else observation
 
 

@@ -42,7 +42,7 @@ from toolfold.interfaces.http.responses import json_response, refusal_of
 from toolfold.interfaces.http.settings import Settings
 from toolfold.interfaces.server.stop_signals import is_loopback
 from toolfold.ledger.base import Ledger
-from toolfold.ledger.remote_approval import DecisionStore, LedgerApproval, decision_seal, lock
+from toolfold.ledger.remote_approval import LedgerApproval, decide
 from toolfold.models import MIB, Outcome
 from toolfold.runtime import Runtime
 from toolfold.service.lease_owners import spawn
@@ -206,13 +206,9 @@ class Actions(Routes):
             )  # fmt: skip
         except UsageError as error:
             return str(error)
-        body = lock(
-            decision, decision_seal(self._ledger), execution_id=choice.execution_id, epoch=choice.epoch,
-            call_id=choice.call_id, digest=choice.digest,
-        )  # fmt: skip
-        # Every ledger of ours carries decisions.
-        ledger: DecisionStore = self._ledger  # type: ignore[assignment]
-        is_first = await ledger.decide(choice.execution_id, choice.epoch, choice.call_id, body)
+        is_first = await decide(
+            self._ledger, choice.execution_id, choice.epoch, choice.call_id, decision, choice.digest
+        )
         return "" if is_first else "the call was already decided, or its program has ended"
 
     async def cancel(self, request: Request, execution_id: str) -> Response:

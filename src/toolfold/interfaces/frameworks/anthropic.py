@@ -11,7 +11,6 @@ import asyncio
 import base64
 import binascii
 import inspect
-import json
 import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -38,7 +37,7 @@ from toolfold.models import AllowedCallers, Call, File, Json, Limits, Media, Out
 from toolfold.runtime import Runtime
 from toolfold.tools.arguments import bound_schema
 from toolfold.tools.router import error_text
-from toolfold.tools.sendable_values import to_value
+from toolfold.tools.sendable_values import parse_json, to_value
 from toolfold.tools.tool import unique_names
 
 # ----------------------------------------------------------------------------------------------------
@@ -364,7 +363,7 @@ def reply_of(result: Item, name: str = "", call_id: int = 0) -> Reply:
     if result.get("is_error"):
         text = "\n".join(part for part in parts if isinstance(part, str)) or "the tool failed"
         return Reply(call_id=call_id, error=f"{name!r} failed: {text}" if name else text)
-    values = [_parse(part) if isinstance(part, str) else part for part in parts]
+    values = [parse_json(part) if isinstance(part, str) else part for part in parts]
     return Reply(call_id=call_id, value=values[0] if len(values) == 1 else values or None)
 
 
@@ -378,13 +377,3 @@ def _part(block: Item) -> Value:
             except binascii.Error as error:
                 raise UsageError(f"the data of an image is not base64: {error}") from error
     return block
-
-
-def _parse(text: str) -> Value:
-    """Text that is JSON as what it says, as for every tool without an output schema."""
-    if text[:1] not in ("{", "["):
-        return text
-    try:
-        return json.loads(text)
-    except (ValueError, RecursionError):
-        return text

@@ -24,21 +24,6 @@ from redis.exceptions import RedisError
 from toolfold import fork_safety
 from toolfold.errors import LedgerFailed, UsageError
 from toolfold.ledger import base, codec
-from toolfold.ledger.base import (
-    MAX_EXECUTION_BYTES,
-    Entry,
-    ExecutionFilter,
-    ExecutionHistory,
-    ExecutionSummary,
-    LedgerChange,
-    PauseEntry,
-    ReplyEntry,
-    Retention,
-    Schedule,
-    SealedSnapshot,
-    StartRecord,
-    Story,
-)
 from toolfold.ledger.encryption import NoSeal, Seal, seal_for_snapshots
 from toolfold.ledger.execution_summaries import Saving, ToolUse
 from toolfold.ledger.redis import lua_scripts
@@ -90,10 +75,10 @@ class RedisLedger(fork_safety.ProcessOwned):
     is_lasting = True
 
     def __init__(
-        self, url: str, *, keep: Retention | None = None, key: bytes | str | None = None,
-        max_execution_bytes: int = MAX_EXECUTION_BYTES, prefix: str = "toolfold",
+        self, url: str, *, keep: base.Retention | None = None, key: bytes | str | None = None,
+        max_execution_bytes: int = base.MAX_EXECUTION_BYTES, prefix: str = "toolfold",
     ) -> None:  # fmt: skip
-        self._schedule = Schedule(keep or Retention())
+        self._schedule = base.Schedule(keep or base.Retention())
         self._url, self._prefix, self._clock = plain_address(url), prefix, SteadyClock()
         self._seal = handshake(self._url, prefix, key, self._clock)
         self._snapshot_seal: Seal | None = None
@@ -125,13 +110,13 @@ class RedisLedger(fork_safety.ProcessOwned):
     def now(self) -> float:
         return self._clock.now()
 
-    def begin(self, start_record: StartRecord) -> None:
+    def begin(self, start_record: base.StartRecord) -> None:
         self._check_open()
         self._writer.begin(start_record)
 
-    def note(self, execution_id: str, *entries: Entry, epoch: int = 0) -> None:
+    def note(self, execution_id: str, *entries: base.Entry, epoch: int = 0) -> None:
         self._check_open()
-        records = [entry.record for entry in entries if isinstance(entry, ReplyEntry)]
+        records = [entry.record for entry in entries if isinstance(entry, base.ReplyEntry)]
         self._writer.note(execution_id, epoch, [codec.encode_entry(entry) for entry in entries], records)
 
     def learn(self, tenant: str, lesson: Lesson) -> None:
@@ -143,18 +128,18 @@ class RedisLedger(fork_safety.ProcessOwned):
     async def flush(self, execution_id: str) -> None:
         await self._wait(execution_id, Job("flush", 0))
 
-    def secure(self, execution_id: str, *entries: Entry, epoch: int = 0) -> Awaitable[None]:
+    def secure(self, execution_id: str, *entries: base.Entry, epoch: int = 0) -> Awaitable[None]:
         self.note(execution_id, *entries, epoch=epoch)
         return self.flush(execution_id)
 
-    async def park(self, execution_id: str, *, epoch: int = 0, snapshot: SealedSnapshot | None = None) -> None:
+    async def park(self, execution_id: str, *, epoch: int = 0, snapshot: base.SealedSnapshot | None = None) -> None:
         if snapshot is None or len(snapshot.body) > self._writer.max_bytes:
             await self._wait(execution_id, Job("park", epoch))
             return
-        pause_entry = codec.encode_entry(PauseEntry(snapshot.round))
+        pause_entry = codec.encode_entry(base.PauseEntry(snapshot.round))
         await self._wait(execution_id, Job("park", epoch, bodies=[pause_entry], body=snapshot.body))
 
-    async def accept(self, execution_id: str, entries: Sequence[ReplyEntry], *, epoch: int = 0) -> None:
+    async def accept(self, execution_id: str, entries: Sequence[base.ReplyEntry], *, epoch: int = 0) -> None:
         encoded_replies = codec.encode_replies([entry.reply for entry in entries])
         bodies = [codec.encode_entry(entry) for entry in entries]
         await self._wait(execution_id, Job("accept", epoch, bodies=bodies, encoded_replies=encoded_replies))
@@ -192,7 +177,7 @@ class RedisLedger(fork_safety.ProcessOwned):
         with suppress(LedgerFailed):
             await self._writer.wait(execution_id, job)
 
-    async def sweep(self, keep: Retention | None = None) -> int:
+    async def sweep(self, keep: base.Retention | None = None) -> int:
         """Forget now what `keep`, or the ledger's own retention, does not allow; how many executions went."""
         self._check_open()
         await self._writer.drain()
@@ -208,7 +193,7 @@ class RedisLedger(fork_safety.ProcessOwned):
 
     # read
 
-    async def load(self, execution_id: str) -> ExecutionHistory | None:
+    async def load(self, execution_id: str) -> base.ExecutionHistory | None:
         self._check_open()
         await self._writer.drain(execution_id)
         answer = await self._ask(lua_scripts.LOAD, execution_id)
@@ -240,10 +225,12 @@ class RedisLedger(fork_safety.ProcessOwned):
 
     async def list(
         self, *, limit: int = 50, before: float | None = None, tenant: str | None = None
-    ) -> list[ExecutionSummary]:
-        return [*await self.search(ExecutionFilter(tenant=tenant, until=before), limit=limit)]
+    ) -> list[base.ExecutionSummary]:
+        return [*await self.search(base.ExecutionFilter(tenant=tenant, until=before), limit=limit)]
 
-    async def search(self, query: ExecutionFilter, *, limit: int = 50, before: str = "") -> Sequence[ExecutionSummary]:
+    async def search(
+        self, query: base.ExecutionFilter, *, limit: int = 50, before: str = ""
+    ) -> Sequence[base.ExecutionSummary]:
         return [summary for summary, _ in await (await self._flushed_listing()).rows(query, limit, before)]
 
     async def counts(self, since: float, tenant: str | None = None) -> dict[str, int]:
@@ -255,7 +242,7 @@ class RedisLedger(fork_safety.ProcessOwned):
     async def uses(self, limit: int, tenant: str | None = None) -> Sequence[tuple[float, ToolUse]]:
         return await (await self._flushed_listing()).uses(limit, tenant)
 
-    async def story(self, execution_id: str, *, after: int = 0) -> Story | None:
+    async def story(self, execution_id: str, *, after: int = 0) -> base.Story | None:
         answer = await self._ask(lua_scripts.STORY, execution_id, max(0, after))
         return await asyncio.to_thread(self._story, execution_id, max(0, after), answer) if answer else None
 
@@ -290,7 +277,7 @@ class RedisLedger(fork_safety.ProcessOwned):
 
     # changes and decisions
 
-    async def follow(self, after: str | None = None) -> AsyncIterator[LedgerChange]:
+    async def follow(self, after: str | None = None) -> AsyncIterator[base.LedgerChange]:
         if after is not None and _STREAM_ID.fullmatch(after) is None:
             raise UsageError(f"invalid cursor {after!r}; take the one of the last change")
         cursor = after
@@ -299,12 +286,12 @@ class RedisLedger(fork_safety.ProcessOwned):
             # Where the first that is there is a later one, some may have been trimmed.
             if cursor is None or (first and cursor != "0-0" and _number(cursor) < _number(first.decode())):
                 cursor = last.decode()
-                yield LedgerChange(cursor=cursor, execution_id="")
+                yield base.LedgerChange(cursor=cursor, execution_id="")
             async for change in self._changes(cursor):
                 yield change
                 cursor = change.cursor
 
-    async def _changes(self, cursor: str) -> AsyncIterator[LedgerChange]:
+    async def _changes(self, cursor: str) -> AsyncIterator[base.LedgerChange]:
         """From the cursor on, until the server was away: then the caller asks where the stream begins now."""
         # Its own connection: it waits on the server, and whoever writes must not wait behind it.
         client = Redis.from_url(self._url, **{**SETTINGS, "socket_timeout": None})
@@ -315,7 +302,7 @@ class RedisLedger(fork_safety.ProcessOwned):
                 streams: Any = await client.xread({key: cursor}, count=_CHANGES_AT_ONCE, block=_BLOCK_MILLISECONDS)
                 for stream_id, fields in streams[0][1] if streams else ():
                     cursor = stream_id.decode()
-                    yield LedgerChange(cursor=cursor, execution_id=fields[b"id"].decode())
+                    yield base.LedgerChange(cursor=cursor, execution_id=fields[b"id"].decode())
         except RedisError as error:
             log.warning("cannot follow the changes of the ledger: %s", server_failure(error))
             await asyncio.sleep(_AWAY_SECONDS)
@@ -368,8 +355,7 @@ class RedisLedger(fork_safety.ProcessOwned):
 
     def _check_open(self) -> None:
         """Refuse after `close` and in a forked child; follow to another event loop: connections do not move there."""
-        if self._is_inherited:
-            raise fork_safety.inherited_error(self)
+        self._check_process()
         if self._is_closed:
             raise base.closed_error()
         with suppress(RuntimeError):
@@ -430,18 +416,18 @@ class RedisLedger(fork_safety.ProcessOwned):
         except LedgerFailed as error:
             log.warning("old executions were not deleted: %s", error)
 
-    async def _sweep_some(self, keep: Retention) -> int:
+    async def _sweep_some(self, keep: base.Retention) -> int:
         limits = (keep.age_seconds, keep.open_seconds, keep.executions, keep.total_bytes, _SWEPT_AT_ONCE)
         return int(await self._ask(lua_scripts.SWEEP, *limits))
 
     # from bytes
 
-    def _history(self, execution_id: str, answer: Sequence[Any]) -> ExecutionHistory:
+    def _history(self, execution_id: str, answer: Sequence[Any]) -> base.ExecutionHistory:
         state, epoch, start, ending, granted, grant, is_full, pieces = answer
         tools = codec.decode_tools(self._unpack(grant, f"grant/{granted.decode()}"))
         entries = self._entries(execution_id, pieces, 1)
         outcome = codec.decode_outcome(self._unpack(ending, f"{execution_id}/-1"), entries) if ending else None
-        return ExecutionHistory(
+        return base.ExecutionHistory(
             start_record=codec.decode_start(self._unpack(start, f"{execution_id}/0"), tools), entries=entries,
             state=STATES[state], epoch=int(epoch), outcome=outcome, is_full=is_full == b"1",
         )  # fmt: skip
@@ -449,14 +435,14 @@ class RedisLedger(fork_safety.ProcessOwned):
     def _unpack(self, sealed: bytes, place: str) -> bytes:
         return codec.inflate(self._seal.open(sealed, place))
 
-    def _story(self, execution_id: str, after: int, answer: Sequence[Any]) -> Story:
+    def _story(self, execution_id: str, after: int, answer: Sequence[Any]) -> base.Story:
         state, epoch, ending, pieces = answer
         entries = self._entries(execution_id, pieces, after + 1)
         outcome = codec.decode_outcome(self._unpack(ending, f"{execution_id}/-1"), ()) if ending else None
         place = after + len(pieces)
-        return Story(state=STATES[state], epoch=int(epoch), place=place, entries=entries, outcome=outcome)
+        return base.Story(state=STATES[state], epoch=int(epoch), place=place, entries=entries, outcome=outcome)
 
-    def _entries(self, execution_id: str, pieces: Sequence[bytes], first: int) -> tuple[Entry, ...]:
+    def _entries(self, execution_id: str, pieces: Sequence[bytes], first: int) -> tuple[base.Entry, ...]:
         batches = [self._unpack(piece, f"{execution_id}/{number}") for number, piece in enumerate(pieces, first)]
         return tuple(entry for batch in batches for entry in codec.decode_entries(batch))
 

@@ -93,8 +93,7 @@ class SqliteLedger(fork_safety.ProcessOwned):
     # gathered
 
     def begin(self, start_record: base.StartRecord) -> None:
-        if self._is_inherited:
-            raise fork_safety.inherited_error(self)
+        self._check_process()
         if start_record.execution_id in self._records:
             raise base.duplicate_error(start_record.execution_id)
         self._write_ahead_log.open()
@@ -107,8 +106,7 @@ class SqliteLedger(fork_safety.ProcessOwned):
         self._writer.submit(WriteAction(record, lambda tables: tables.begin(start_record, owner), is_kept=True))
 
     def note(self, execution_id: str, *entries: base.Entry, epoch: int = 0) -> None:
-        if self._is_inherited:
-            raise fork_safety.inherited_error(self)
+        self._check_process()
         record = self._record_of(execution_id)
         if isinstance(record.error, Fenced):
             raise record.error
@@ -124,8 +122,7 @@ class SqliteLedger(fork_safety.ProcessOwned):
                 buffer.add(body)
 
     def learn(self, tenant: str, lesson: Lesson) -> None:
-        if self._is_inherited:
-            raise fork_safety.inherited_error(self)
+        self._check_process()
         self._writer.submit(WriteAction(None, lambda tables: tables.lessons.add(tenant, lesson)))
 
     # waited for
@@ -166,8 +163,7 @@ class SqliteLedger(fork_safety.ProcessOwned):
         await self._wait(execution_id, lambda tables: tables.accept(execution_id, epoch, bodies))
 
     async def takeover(self, execution_id: str) -> int:
-        if self._is_inherited:
-            raise fork_safety.inherited_error(self)
+        self._check_process()
         # What this process wrote under the old epoch goes first; its errors are of no interest any more.
         self._write_ahead_log.open()
 
@@ -187,8 +183,7 @@ class SqliteLedger(fork_safety.ProcessOwned):
         return int(epoch)
 
     async def finish(self, execution_id: str, outcome: Outcome, *, epoch: int = 0, wait: bool = False) -> None:
-        if self._is_inherited:
-            raise fork_safety.inherited_error(self)
+        self._check_process()
         record = self._record_of(execution_id)
         # Now, where the caller may change what it is given; else by the thread, for which nobody waits.
         can_change = bool(outcome.calls) or isinstance(outcome.value, (dict, list))
@@ -211,8 +206,7 @@ class SqliteLedger(fork_safety.ProcessOwned):
 
     async def sweep(self, keep: base.Retention | None = None) -> int:
         """Forget now what `keep`, or the ledger's own retention, does not allow; how many executions went."""
-        if self._is_inherited:
-            raise fork_safety.inherited_error(self)
+        self._check_process()
         count = 0
         while step_count := await self._writer.wait(None, lambda tables: tables.sweep(keep or self._keep)):
             count += step_count
@@ -281,8 +275,7 @@ class SqliteLedger(fork_safety.ProcessOwned):
                 await asyncio.sleep(_LOOK_SECONDS)
 
     async def decide(self, execution_id: str, epoch: int, call_id: int, body: bytes) -> bool:
-        if self._is_inherited:
-            raise fork_safety.inherited_error(self)
+        self._check_process()
         return bool(await self._writer.wait(None, lambda tables: tables.decide(execution_id, epoch, call_id, body)))
 
     async def decision(self, execution_id: str, epoch: int, call_id: int) -> bytes | None:
@@ -344,13 +337,11 @@ class SqliteLedger(fork_safety.ProcessOwned):
         return record
 
     def _open_peer_logs(self, *, mark: bool = False) -> PeerLogs:
-        if self._is_inherited:
-            raise fork_safety.inherited_error(self)
+        self._check_process()
         return PeerLogs(self._path, self._seal, self._write_ahead_log.name, mark=mark)
 
     async def _wait(self, execution_id: str, do: Callable[[Tables], None], *, is_kept: bool = False) -> None:
-        if self._is_inherited:
-            raise fork_safety.inherited_error(self)
+        self._check_process()
         try:
             await self._writer.wait(self._record_of(execution_id), do, is_kept=is_kept)
         except ToolfoldError as error:
@@ -360,8 +351,7 @@ class SqliteLedger(fork_safety.ProcessOwned):
             raise
 
     async def _read(self, query: Callable[[Tables], _T]) -> _T:
-        if self._is_inherited:
-            raise fork_safety.inherited_error(self)
+        self._check_process()
         if self._is_closed:
             raise base.closed_error()
         # A reader sees what was noted before it asked.
@@ -370,8 +360,7 @@ class SqliteLedger(fork_safety.ProcessOwned):
 
     async def _look(self, query: Callable[[Tables], _T]) -> _T:
         """Query what is committed by now."""
-        if self._is_inherited:
-            raise fork_safety.inherited_error(self)
+        self._check_process()
         if self._is_closed:
             raise base.closed_error()
         return await asyncio.to_thread(self._query, query)

@@ -30,6 +30,7 @@ from toolfold.sources.mcp.oauth import token_folder
 from toolfold.sources.mcp.server_definition import ListingStore, Server, ServerStatus
 from toolfold.sources.mcp.supervisor import ServerSupervisor
 from toolfold.tools.arguments import TOO_LARGE_TO_EXPLAIN, bound_schema, sample
+from toolfold.tools.sendable_values import parse_json
 from toolfold.tools.tool import CallContext, Tool
 
 # ----------------------------------------------------------------------------------------------------
@@ -388,7 +389,7 @@ def value_reader(tool: types.Tool, name: str) -> Callable[[types.CallToolResult]
             check(value)
         if wraps and isinstance(value, dict) and value.keys() == {_WRAPPED}:
             inner = value[_WRAPPED]
-            return _parse_json(inner) if isinstance(inner, str) else inner
+            return parse_json(inner) if isinstance(inner, str) else inner
         return value
 
     return read
@@ -417,7 +418,7 @@ def resource_value(contents: types.TextResourceContents | types.BlobResourceCont
 def _part(part: types.ContentBlock, *, parses: bool) -> Value:
     match part:
         case types.TextContent():
-            return _parse_json(part.text) if parses else part.text
+            return parse_json(part.text) if parses else part.text
         case types.ImageContent():
             return Media(kind="image", mime=part.mime_type, data=_bytes(part.data))
         case types.AudioContent():
@@ -443,15 +444,6 @@ def _bytes(text: str) -> bytes:
         return base64.b64decode(text)
     except (binascii.Error, ValueError):
         return text.encode("utf-8", "replace")  # broken data is still data; the program may look at it
-
-
-def _parse_json(text: str) -> Value:
-    if text[:1] not in ("{", "["):
-        return text
-    try:
-        return msgspec.json.decode(text)
-    except (ValueError, RecursionError):
-        return text
 
 
 def _error_text(result: types.CallToolResult) -> str:
