@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import os
 import secrets
+from collections.abc import AsyncGenerator, Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Literal, Self, Unpack, overload
 
@@ -22,6 +23,7 @@ from toolfold.engines.base import (
     Ended,
     Engine,
     EngineSettings,
+    EngineTools,
     Printed,
     ReplayTape,
     Served,
@@ -29,7 +31,7 @@ from toolfold.engines.base import (
 )
 from toolfold.engines.registry import chosen_engine
 from toolfold.errors import EngineCrashed, Fenced, LedgerFailed, UsageError
-from toolfold.events import Listeners
+from toolfold.events import Listener, Listeners
 from toolfold.execution.calls import serve_direct
 from toolfold.execution.described_files import DescribedFiles, describe_files
 from toolfold.execution.pauses import PausedLimits
@@ -47,35 +49,23 @@ from toolfold.execution.request import (
 from toolfold.execution.start import ExecutionPlanner, RuntimeTools
 from toolfold.ledger import base
 from toolfold.models import Call, Limits, Outcome, Paused, ProgramOptions, Reply, StartOptions
-from toolfold.sessions import SessionLimits, Sessions
+from toolfold.sessions import Session, SessionLimits, Sessions
 from toolfold.sources.function_tools import as_approve, as_tool
 from toolfold.telemetry import usual_listeners
 from toolfold.tools.learned_replies import create_learning
 from toolfold.tools.policy import Policy
 from toolfold.tools.router_steps import wrappers
-from toolfold.tools.tool import CallContext
+from toolfold.tools.tool import ApproveCallback, CallContext, Decision, Spent, Tool
 
 if TYPE_CHECKING:
-    from collections.abc import (
-        AsyncGenerator,
-        Callable,
-        Collection,
-        Iterable,
-        Mapping,
-        Sequence,
-    )
     from pathlib import Path
 
-    from toolfold.engines.base import EngineTools
-    from toolfold.events import Listener
     from toolfold.execution.batch import Mapped, Programs
     from toolfold.execution.execution import Execution
     from toolfold.ledger.base import Ledger
     from toolfold.models import File, Language, Problem, ProgramKeywords, StartKeywords, ToolSpec, Value
-    from toolfold.sessions import Session
     from toolfold.sessions.stores import FileStore
     from toolfold.tools.router import Router, Wrapper
-    from toolfold.tools.tool import ApproveCallback, Decision, Spent, Tool
 
 
 __all__ = ["Runtime", "RuntimeSettings"]

@@ -5,15 +5,12 @@ from __future__ import annotations
 import importlib.util
 import inspect
 import sys
+from collections.abc import Mapping
 from pkgutil import resolve_name
-from typing import TYPE_CHECKING, Any, Final, Protocol, Self, cast
+from typing import Any, Final, Protocol, Self, cast
 
 from toolfold.engines.base import Engine, EngineSettings, EngineWrapper
 from toolfold.errors import EngineUnavailable, UsageError, install_extra
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
 
 GROUP: Final = "toolfold.engines"
 """The entry point group; each entry names an `EngineFactory`."""

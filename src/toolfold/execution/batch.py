@@ -11,19 +11,14 @@ Rules:
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Collection, Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
+from typing import Any, Final, Protocol, TypeAlias
 
 import msgspec
 
 from toolfold.errors import EngineCrashed, EngineError, EngineUnavailable, UsageError
-from toolfold.models import ProgramOptions
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Sequence
-
-    from toolfold.models import Outcome, ToolSpec
+from toolfold.models import Outcome, ProgramOptions, ToolSpec
 
 TRIES: Final = 4
 _FIRST_PAUSE_SECONDS: Final = 0.1

@@ -7,7 +7,7 @@ import itertools
 import sys
 import time
 from collections import deque
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import Context
 from dataclasses import replace
@@ -17,32 +17,25 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from toolfold.errors import ToolfoldError, UsageError
-from toolfold.events import DirectCall, ToolCalled, ToolRetried
+from toolfold.events import DirectCall, RuntimeEvent, Tell, ToolCalled, ToolRetried
 from toolfold.execution.pauses import Approvals
-from toolfold.execution.recorded_history import direct_call, put_on_record
+from toolfold.execution.recorded_history import ReplayHistory, direct_call, put_on_record
 from toolfold.ledger.base import CallEntry, ReplyEntry
-from toolfold.models import Reply, ReplyMeta
+from toolfold.models import Call, CallRecord, Limits, Reply, ReplyMeta, ToolSpec
 from toolfold.protocol.codec import decoder
 from toolfold.sources.function_tools import FunctionImporter, as_tool
 from toolfold.tools.catalog import Catalog
-from toolfold.tools.remote_descriptions import Shipment
+from toolfold.tools.remote_descriptions import Shipment, ShippedTool
 from toolfold.tools.router import OutsideChecks, Router
 from toolfold.tools.router_steps import wrappers
-from toolfold.tools.tool import ApproveByExecution, CallContext, Spent, with_name
+from toolfold.tools.tool import ApproveByExecution, CallContext, Decision, Spent, Tool, with_name
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
     from toolfold.engines.base import Served
-    from toolfold.events import RuntimeEvent, Tell
     from toolfold.execution.execution import ExecutionRecord, Life
     from toolfold.execution.outcome import Accounts
-    from toolfold.execution.recorded_history import ReplayHistory
     from toolfold.execution.request import ExecutionPlan, Services
     from toolfold.execution.wall_clock import WallClock
-    from toolfold.models import Call, CallRecord, Limits, ToolSpec
-    from toolfold.tools.remote_descriptions import ShippedTool
-    from toolfold.tools.tool import Decision, Tool
 
 
 class ExecutionCalls:

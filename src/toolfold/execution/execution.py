@@ -3,34 +3,27 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 import msgspec
 
-from toolfold.engines.base import Mortal, Printed, Served, Waiting
-from toolfold.errors import Fenced, LedgerFull
-from toolfold.events import ProgramBegan, ProgramEnded, ProgramPaused, ProgramPrinted, ProgramResumed
+from toolfold.engines.base import Ended, Mortal, Printed, ReplayTape, Run, Served, Waiting
+from toolfold.errors import Fenced, LedgerFull, ToolfoldError
+from toolfold.events import ProgramBegan, ProgramEnded, ProgramPaused, ProgramPrinted, ProgramResumed, Tell
 from toolfold.execution.calls import ExecutionCalls
 from toolfold.execution.outcome import Accounts, code_size, outcome_of, unseen_key_hints
 from toolfold.execution.pauses import Pauses
-from toolfold.execution.program_output import OutputStreams
+from toolfold.execution.program_output import OutputStreams, OutputWatch
 from toolfold.execution.wall_clock import WallClock
-from toolfold.ledger.base import CallEntry, Moment, TapeEntry
-from toolfold.models import Problem
+from toolfold.ledger.base import CallEntry, Entry, Ledger, Moment, MomentKind, ReplyEntry, SealedSnapshot, TapeEntry
+from toolfold.models import Call, Outcome, Paused, Problem, Reply
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping, Sequence
-    from contextlib import AbstractAsyncContextManager
-
-    from toolfold.engines.base import Ended, ReplayTape, Run
-    from toolfold.errors import ToolfoldError
-    from toolfold.events import Tell
-    from toolfold.execution.program_output import OutputWatch
     from toolfold.execution.request import ExecutionPlan, Services
-    from toolfold.ledger.base import Entry, Ledger, MomentKind, ReplyEntry, SealedSnapshot
-    from toolfold.models import Call, Outcome, Paused, Reply
     from toolfold.tools.tool import Decision
 
 

@@ -5,27 +5,23 @@ from __future__ import annotations
 import re
 import time
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Final
 
 import msgspec
 
 from toolfold.engines.base import Ended
-from toolfold.events import ToolReplied
-from toolfold.models import CallRecord, ContextSaved, Outcome, Problem, Reply, ToolSpec, Value
+from toolfold.events import Tell, ToolReplied
+from toolfold.models import Call, CallRecord, ContextSaved, Outcome, Problem, Reply, StartRecord, ToolSpec, Value
 from toolfold.program.check import Checker
 from toolfold.program.rules.reply_keys import tools_behind
 from toolfold.tools.reply_shapes import shape_text
 from toolfold.tools.sendable_values import json_size
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from toolfold.events import Tell
     from toolfold.execution.calls import ExecutionCalls
     from toolfold.execution.program_output import OutputStreams
     from toolfold.ledger.base import ReplyEntry
-    from toolfold.models import Call, StartRecord
     from toolfold.tools.learned_replies import Learning
 
 

@@ -10,33 +10,27 @@ from __future__ import annotations
 import asyncio
 import math
 import time
-from collections.abc import Iterable
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from toolfold.engines.base import Freezable, Timed
 from toolfold.errors import ToolfoldError, UsageError
-from toolfold.events import ApprovalAsked, ApprovalDecided
+from toolfold.events import ApprovalAsked, ApprovalDecided, Tell
 from toolfold.execution.recorded_history import call_key, pause_of
 from toolfold.ledger import encryption
-from toolfold.ledger.base import CallEntry, DecisionEntry, HandoverEntry, SealedSnapshot
+from toolfold.ledger.base import CallEntry, DecisionEntry, HandoverEntry, ReplyEntry, SealedSnapshot
 from toolfold.ledger.encryption import ProgramSnapshot
-from toolfold.models import MIB, Call, Paused
-from toolfold.tools.tool import Decision
+from toolfold.models import MIB, Call, Paused, Reply, ToolSpec
+from toolfold.tools.tool import Approve, Decision
 
 if TYPE_CHECKING:
-    from collections import defaultdict
-    from collections.abc import Callable, Mapping, Sequence
-
-    from toolfold.events import Tell
     from toolfold.execution.calls import Dispatch, ExecutionCalls
     from toolfold.execution.execution import ExecutionRecord, Life
     from toolfold.execution.program_output import OutputStreams
     from toolfold.execution.request import ExecutionPlan, Services
     from toolfold.execution.wall_clock import WallClock
-    from toolfold.ledger.base import ReplyEntry
-    from toolfold.models import Reply, ToolSpec
-    from toolfold.tools.tool import Approve
 
 
 LARGE_BYTES: Final = 128 * 1024

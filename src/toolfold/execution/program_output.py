@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Literal
 
-from toolfold.engines.base import Audible
-from toolfold.ledger.base import Moment
+from toolfold.engines.base import Audible, Printed
+from toolfold.ledger.base import Ledger, Moment
 from toolfold.ledger.execution_summaries import changes_of
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
-    from toolfold.engines.base import Printed
     from toolfold.execution.execution import Life
-    from toolfold.ledger.base import Ledger
 
 
 REPORT_CHARACTERS: Final = 64 * 1024

@@ -9,30 +9,26 @@ import logging
 import os
 import time
 from collections import Counter, deque
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from toolfold.engines.base import ReplayTape
+from toolfold.engines.base import Engine, ReplayTape
 from toolfold.errors import Fenced, ReplayDiverged, ToolfoldError, UsageError
 from toolfold.execution.outcome import record_of
 from toolfold.execution.program_output import Output
 from toolfold.ledger import encryption
 from toolfold.ledger.base import CallEntry, DecisionEntry, HandoverEntry, Moment, PauseEntry, ReplyEntry, TapeEntry
-from toolfold.ledger.encryption import Pause
-from toolfold.models import Call, Limits, Outcome, Paused, Problem, Program, Reply, ReplyMeta, StartRecord
+from toolfold.ledger.encryption import Pause, ProgramSnapshot
+from toolfold.models import Call, Limits, Outcome, Paused, Problem, Program, Reply, ReplyMeta, StartRecord, Status
 from toolfold.protocol.codec import encode_ordered
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
-
     from typing_extensions import TypeIs
 
-    from toolfold.engines.base import Engine
     from toolfold.ledger.base import Entry, ExecutionHistory, Ledger, State
-    from toolfold.ledger.encryption import ProgramSnapshot
-    from toolfold.models import Status
 
 
 _LIMITS: Final = Limits()

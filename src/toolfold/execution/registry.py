@@ -9,38 +9,27 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextlib import nullcontext
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, Protocol, TypeAlias, overload
 
 from toolfold import fork_safety
-from toolfold.engines.base import Ended, Guests
-from toolfold.errors import Fenced, LedgerFailed, UsageError
-from toolfold.execution.execution import Execution
-from toolfold.execution.pauses import PausedMemory
-from toolfold.execution.program_output import OutputWatch, Place
-from toolfold.execution.recorded_history import end_recorded, read_recorded
+from toolfold.engines.base import Ended, Engine, Guests, Stocked
+from toolfold.errors import Fenced, LedgerFailed, ToolfoldError, UsageError
+from toolfold.execution.execution import EarlyEnd, Execution
+from toolfold.execution.pauses import PausedLimits, PausedMemory
+from toolfold.execution.program_output import OutputWatch, Part, Place
+from toolfold.execution.recorded_history import RecordedExecution, end_recorded, read_recorded
 from toolfold.ledger import base
-from toolfold.models import Outcome, Paused, Problem, Reply
-from toolfold.sessions import bound_names
+from toolfold.models import Call, Language, LibrarySet, Outcome, Paused, Problem, Reply, Status
+from toolfold.sessions import Sessions, bound_names
 from toolfold.tools.router_steps import NOBODY_CAN_APPROVE
 from toolfold.tools.tool import Decision
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Coroutine
-    from contextlib import AbstractContextManager
-
-    from toolfold.engines.base import Engine, Stocked
-    from toolfold.errors import ToolfoldError
-    from toolfold.execution.execution import EarlyEnd
-    from toolfold.execution.pauses import PausedLimits
-    from toolfold.execution.program_output import Part
-    from toolfold.execution.recorded_history import RecordedExecution
     from toolfold.execution.request import ExecutionPlan, Services
     from toolfold.ledger.base import Ledger
-    from toolfold.models import Call, Language, LibrarySet, Status
-    from toolfold.sessions import Sessions
 
     Step: TypeAlias = Coroutine[object, None, Paused | Outcome]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import fields
 from functools import wraps
 from inspect import signature
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, ParamSpec, TypedDict, 
 
 import msgspec
 
-from toolfold.engines.base import Order
+from toolfold.engines.base import Engine, Order
 from toolfold.errors import UsageError
 from toolfold.execution.wall_clock import Alarm
 from toolfold.ledger.base import Ledger
@@ -20,9 +20,6 @@ from toolfold.models import Limits, ProgramOptions, StartRecord
 from toolfold.tools.policy import Policy
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Sequence
-
-    from toolfold.engines.base import Engine
     from toolfold.events import Listener, Listeners
     from toolfold.execution.pauses import PausedLimits
     from toolfold.execution.recorded_history import ReplayHistory, Rerun

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import time
+from collections.abc import Awaitable, Collection, Iterable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
@@ -14,32 +15,24 @@ from toolfold.engines.base import EngineTools, Order, Preparation, ReplayTape
 from toolfold.errors import ToolfoldError, UsageError
 from toolfold.events import ProgramRejected
 from toolfold.execution.outcome import code_size, context_saved
-from toolfold.execution.recorded_history import Rerun, history_of, put_on_record, take_over
-from toolfold.execution.request import ExecutionPlan, short
+from toolfold.execution.recorded_history import ReplayHistory, Rerun, history_of, put_on_record, take_over
+from toolfold.execution.request import ExecutionPlan, RunRequest, Services, short
 from toolfold.ledger.base import ExecutionFilter, Ledger
-from toolfold.models import File, Outcome, Problem, Program, StartRecord
+from toolfold.models import File, Limits, Outcome, Problem, Program, StartRecord, ToolSpec
 from toolfold.program.check import Checker
 from toolfold.prompts.python_stubs import WORDS_ASKED_FOR, asks_for_words
 from toolfold.protocol.codec import encode
 from toolfold.tools.catalog import Catalog
 from toolfold.tools.remote_descriptions import shipment
-from toolfold.tools.router import Router
-from toolfold.tools.search import SEARCH_SPEC, Index, describe, search_tool
-from toolfold.tools.tool import avoid_reserved_names
+from toolfold.tools.router import Router, Wrapper
+from toolfold.tools.search import SEARCH_SPEC, Detail, Index, describe, search_tool
+from toolfold.tools.tool import Tool, avoid_reserved_names
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Collection, Iterable, Sequence
-
     from toolfold.check_runner import Checks
-    from toolfold.execution.recorded_history import ReplayHistory
-    from toolfold.execution.request import RunRequest, Services
-    from toolfold.models import Limits, ToolSpec
     from toolfold.sessions import Session, Sessions
     from toolfold.tools.learned_replies import Learning
     from toolfold.tools.policy import Policy
-    from toolfold.tools.router import Wrapper
-    from toolfold.tools.search import Detail
-    from toolfold.tools.tool import Tool
 
 
 # ----------------------------------------------------------------------------------------------------

@@ -5,12 +5,9 @@ from __future__ import annotations
 import asyncio
 import math
 import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Final
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
+from typing import Final
 
 # ----------------------------------------------------------------------------------------------------
 # One timer of the event loop for the clocks of all executions of a runtime.

@@ -3,20 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import aclosing, suppress
-from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
+from typing import Any, Final, Protocol, TypeAlias
 
 import msgspec
 
-from toolfold.ledger.base import ExecutionFilter, ExecutionSummary
+from toolfold.ledger.base import ExecutionFilter, ExecutionSummary, Ledger, Story
 from toolfold.models import CallRecord, Outcome
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, AsyncIterator
-
-    from toolfold.ledger.base import Ledger, Story
-
 
 # ----------------------------------------------------------------------------------------------------
 # Calls of an ended execution as a listing shows them: lanes, counts, uses of tools. Pure.

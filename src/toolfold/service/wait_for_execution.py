@@ -21,15 +21,13 @@ from typing import TYPE_CHECKING, Any, Final
 from toolfold.errors import LedgerFailed
 from toolfold.execution.program_output import Output
 from toolfold.execution.recorded_history import end_recorded
-from toolfold.ledger.base import CallEntry, DecisionEntry, Moment
+from toolfold.ledger.base import CallEntry, DecisionEntry, Entry, Ledger, Moment, Story
 from toolfold.ledger.execution_summaries import changes_of
 from toolfold.ledger.remote_approval import DecisionStore, arguments_digest, decide
-from toolfold.models import Call, Outcome
+from toolfold.models import Call, Outcome, Paused
 
 if TYPE_CHECKING:
     from toolfold.execution.registry import BackgroundExecution
-    from toolfold.ledger.base import Entry, Ledger, Story
-    from toolfold.models import Paused
     from toolfold.runtime import Runtime
     from toolfold.tools.tool import Decision
 

@@ -8,19 +8,17 @@ import threading
 import time
 import weakref
 from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
-from toolfold.engines.base import MOST_KEPT_BYTES, MOST_KEPT_GUESTS
+from toolfold.engines.base import MOST_KEPT_BYTES, MOST_KEPT_GUESTS, Ended
 from toolfold.errors import UsageError
 from toolfold.models import MIB, File
 from toolfold.sessions.stores import Change, FileStore, MemoryStore, SessionFile, TooLarge, digest_of
 from toolfold.steady_clock import SteadyClock
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-
-    from toolfold.engines.base import Ended
     from toolfold.ledger.base import StartRecord
 
 

@@ -5,15 +5,16 @@ Only tools whose calls need nothing of the runtime can be: no approval, no count
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Final
 
 import msgspec
 
 from toolfold.errors import UsageError
-from toolfold.models import ToolSpec
+from toolfold.models import ToolSpec, Value
 from toolfold.tools.learned_replies import Learning
 from toolfold.tools.policy import Policy
-from toolfold.tools.router import checked, from_record, withholding
+from toolfold.tools.router import CallRequest, Wrapper, checked, from_record, withholding
 from toolfold.tools.router_steps import (
     Breaker,
     BreakerStep,
@@ -25,15 +26,10 @@ from toolfold.tools.router_steps import (
     budget,
     remembering,
 )
-from toolfold.tools.tool import RetryWhen
+from toolfold.tools.tool import RetryWhen, Tool
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
-
-    from toolfold.models import Value
     from toolfold.tools.catalog import Catalog
-    from toolfold.tools.router import CallRequest, Wrapper
-    from toolfold.tools.tool import Tool
 
 
 class ShippedTool(msgspec.Struct, frozen=True, kw_only=True):

@@ -10,13 +10,12 @@ import asyncio
 import hmac
 import secrets
 import struct
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Final
 
 from toolfold.engines.ray.wire_messages import MAX_MESSAGE_BYTES
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
-
     from toolfold.engines.ray.node import Node
 
 _TOKEN_BYTES: Final = 32

@@ -18,6 +18,7 @@ import platform
 import socket
 import subprocess
 import sys
+from collections.abc import Sequence
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
@@ -36,15 +37,12 @@ from toolfold.engines.ray.cluster import (
     check_address,
 )
 from toolfold.engines.ray.direct_connection import DirectMailbox, Frames
-from toolfold.engines.ray.node_link import NodeFacts, PollingMailbox
+from toolfold.engines.ray.node_link import Mailbox, NodeFacts, PollingMailbox
 from toolfold.errors import EngineUnavailable, UsageError, install_extra
 from toolfold.protocol.codec import encode
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from toolfold.engines.base import EngineTools
-    from toolfold.engines.ray.node_link import Mailbox
 
 
 _CLOSE_SECONDS: Final = 2 * STOP_SECONDS

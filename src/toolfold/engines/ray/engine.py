@@ -8,25 +8,19 @@ import itertools
 import logging
 import time
 from collections import Counter
+from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Final, Protocol, Self
+from typing import Final, Protocol, Self
 
-from toolfold.engines.base import NOT_OPEN, Capabilities, Guests, NodeLoad
+from toolfold.engines.base import NOT_OPEN, Capabilities, EngineSettings, EngineTools, Guests, NodeLoad, Order
 from toolfold.engines.process.zygote_launch import tier_named
 from toolfold.engines.ray import wire_messages
 from toolfold.engines.ray.cluster import ClusterNode, NodeOptions
 from toolfold.engines.ray.driver_process import RayNodes
-from toolfold.engines.ray.node_link import NodeLink
+from toolfold.engines.ray.node_link import Mailbox, NodeFacts, NodeLink
 from toolfold.engines.ray.run import RayRun
 from toolfold.errors import EngineUnavailable, UsageError
 from toolfold.models import LibrarySet
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from toolfold.engines.base import EngineSettings, EngineTools, Order
-    from toolfold.engines.ray.node_link import Mailbox, NodeFacts
-
 
 # ----------------------------------------------------------------------------------------------------
 # Fleet of nodes: which there are, which has room, which has the guest of a session.

@@ -8,23 +8,21 @@ from __future__ import annotations
 import asyncio
 import os
 from collections import deque
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, Protocol
 
 from toolfold.engines.base import Audible, Called, Died, Ended, Order, Printed, ReplayTape, Timed, Waiting
 from toolfold.engines.ray import wire_messages
 from toolfold.errors import ToolfoldError
-from toolfold.models import ReplyMeta
+from toolfold.models import Call, Limits, Reply, ReplyMeta
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
-
     import msgspec
 
     from toolfold.engines.base import Engine, Event, Run
     from toolfold.engines.ray.direct_connection import Frames
     from toolfold.engines.ray.wire_messages import FromNode, ToNode
-    from toolfold.models import Call, Limits, Reply
 
 
 # ----------------------------------------------------------------------------------------------------

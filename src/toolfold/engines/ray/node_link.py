@@ -9,7 +9,7 @@ Rules:
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 import msgspec
@@ -19,8 +19,6 @@ from toolfold.models import ToolSpec
 from toolfold.protocol.codec import Violation
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Coroutine
-
     from toolfold.engines.ray.run import RayRun
     from toolfold.engines.ray.wire_messages import FromNode, ToNode
 

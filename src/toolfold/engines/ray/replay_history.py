@@ -8,11 +8,10 @@ from __future__ import annotations
 import hashlib
 from typing import TYPE_CHECKING, Final
 
-from toolfold.engines.base import Called, Printed, ReplayTape
+from toolfold.engines.base import Called, Event, Printed, ReplayTape
 from toolfold.protocol.codec import Violation, encode
 
 if TYPE_CHECKING:
-    from toolfold.engines.base import Event
     from toolfold.models import Call, Reply
 
 MOST_REPLY_BYTES: Final = 64 * 1024 * 1024

@@ -13,27 +13,24 @@ import asyncio
 import math
 import secrets
 from collections import deque
+from collections.abc import Sequence
+from types import TracebackType
 from typing import TYPE_CHECKING, Final, Literal
 
 from msgspec import structs
 
-from toolfold.engines.base import Called, Died, Ended, Printed, ReplayTape, Served, ServedCall, Waiting
+from toolfold.engines.base import Called, Died, Ended, Event, Order, Printed, ReplayTape, Served, ServedCall, Waiting
 from toolfold.engines.process.run import checked_names
 from toolfold.engines.ray import wire_messages
 from toolfold.engines.ray.replay_history import Diverged, RunHistory
 from toolfold.errors import EngineUnavailable, UsageError
-from toolfold.models import Call, Reply, ReplyMeta
+from toolfold.models import Call, Limits, Problem, Reply, ReplyMeta, ToolSpec
 from toolfold.protocol.codec import Violation
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from types import TracebackType
-
-    from toolfold.engines.base import Event, Order
     from toolfold.engines.ray.engine import Fleet
     from toolfold.engines.ray.node_link import NodeLink
     from toolfold.engines.ray.wire_messages import FromNode, WireAnswered, WireRecord, WireServed
-    from toolfold.models import Limits, Problem, ToolSpec
 
 
 STOP_SECONDS: Final = 5.0

@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Final, TypeVar
 
 import msgspec
-from rich.console import Console, Group
+from rich.console import Console, ConsoleOptions, Group, RenderResult
 from rich.live import Live
 from rich.text import Text
 
@@ -35,8 +35,6 @@ from toolfold.models import Call, CallRecord, File, Json
 from toolfold.outcome_views import call_as_json, value_as_json
 
 if TYPE_CHECKING:
-    from rich.console import ConsoleOptions, RenderResult
-
     from toolfold.ledger.base import Entry, Story
 
 

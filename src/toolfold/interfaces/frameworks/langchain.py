@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from toolfold.errors import EngineCrashed, UsageError, install_extra
 from toolfold.execution.described_files import DescribedFiles
@@ -22,9 +22,6 @@ from toolfold.interfaces.frameworks.program_tool import (
 from toolfold.models import AllowedCallers, File, Limits, Outcome, ToolSpec
 from toolfold.runtime import Runtime, running_loop
 from toolfold.tools.tool import Tool, python_name
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 try:
     from langchain_core.messages import ToolMessage

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 from toolfold.interfaces.server.http_server import default_connection_limit
-from toolfold.models import MIB
+from toolfold.models import MIB, Language, Limits
 
 if TYPE_CHECKING:
     from toolfold.interfaces.http.access.auth import RequestReader
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from toolfold.interfaces.http.metrics import Metrics
     from toolfold.interfaces.http.replica_forwarding import Replicas
     from toolfold.ledger.base import Ledger
-    from toolfold.models import Language, Limits
     from toolfold.runtime import Runtime
 
 Role: TypeAlias = Literal["read", "run", "approve"]

@@ -10,13 +10,13 @@ import sys
 import time
 from array import array
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import aclosing, contextmanager
 from dataclasses import fields, replace
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import msgspec
 from rich.console import Console
@@ -34,10 +34,6 @@ from toolfold.interfaces.cli.program_inputs import limits_for
 from toolfold.ledger.base import Ledger
 from toolfold.models import File, Json, Limits, Outcome
 from toolfold.runtime import Runtime
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
 
 # ----------------------------------------------------------------------------------------------------
 # The two files of `toolfold batch`: programs in, one per line, and results out, each line whole or not there.

@@ -11,7 +11,7 @@ import os
 import secrets
 import sys
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -24,15 +24,12 @@ from toolfold.interfaces.cli.commands.run import RunSetup, execute, finish
 from toolfold.interfaces.cli.live_terminal import OutputPrinter
 from toolfold.interfaces.cli.outcome_output import format_call, prepare_folder
 from toolfold.interfaces.cli.program_inputs import RunOptions, limits_for, read_program
-from toolfold.ledger.base import ExecutionHistory, Ledger, Moment
+from toolfold.ledger.base import ExecutionHistory, Ledger, Moment, Story
 from toolfold.models import Call, Outcome, ProgramOptions
 from toolfold.service.wait_for_execution import RecordedWait
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from toolfold.config import Config
-    from toolfold.ledger.base import Story
 
 
 def wait_for(
