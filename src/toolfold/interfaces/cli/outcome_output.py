@@ -2,7 +2,6 @@
 
 import errno
 import os
-import secrets
 import sys
 import unicodedata
 from collections.abc import Mapping, Sequence
@@ -111,13 +110,15 @@ def save_files(files: Sequence[File], folder: Path) -> list[str]:
 
 
 def _save(file: File, root: int) -> None:
+    from toolfold.sources.file_tools import replace_file
+
     *folders, name = _parts(file.name)
     with ExitStack() as stack:
         parent = root
         for folder in folders:
             parent = _open_folder(folder, parent)
             stack.callback(os.close, parent)
-        _replace(name, file.data, parent)
+        replace_file(name, file.data, parent)
 
 
 def _parts(name: str) -> list[str]:
@@ -134,19 +135,6 @@ def _open_folder(name: str, parent: int) -> int:
     with suppress(FileExistsError):
         os.mkdir(name, dir_fd=parent)
     return os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=parent)
-
-
-def _replace(name: str, data: bytes, parent: int) -> None:
-    # A rename replaces a link that stands there instead of writing through it, and never leaves half a file.
-    temporary = f".toolfold-{secrets.token_hex(8)}"
-    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o644, dir_fd=parent)
-    try:
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(data)
-        os.rename(temporary, name, src_dir_fd=parent, dst_dir_fd=parent)
-    except OSError:
-        os.unlink(temporary, dir_fd=parent)
-        raise
 
 
 def _reason(error: Exception) -> str:

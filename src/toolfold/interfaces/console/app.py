@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, nullcontext, suppress
+from dataclasses import dataclass, field
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
@@ -161,13 +162,11 @@ async def _read(request: Request, shape: type[Any]) -> Any:
         raise Refusal(400, f"invalid request body: {error}") from error
 
 
+@dataclass(eq=False)
 class Actions(Routes):
     """The routes that change something: each needs the right to act."""
 
-    # Any: as of every route.
-    def __init__(self, *args: Any, **options: Any) -> None:
-        super().__init__(*args, **options)
-        self._reruns: set[asyncio.Task[Any]] = set()
+    _reruns: set[asyncio.Task[Any]] = field(default_factory=set)
 
     async def decide(self, request: Request) -> Response:
         """Approve or deny calls that wait.
@@ -320,11 +319,8 @@ def create_console(
         description="The console's data, for your own programs. Send the browser's session cookie or an API key.",
         lifespan=life, openapi_url="/api/openapi.json", docs_url=None, redoc_url=None, redirect_slashes=False,
     )  # fmt: skip
-    parts = (ledger, watch, runtime, access, gate)
-    _add_api(
-        app, QueryRoutes(*parts, is_hidden=hide_arguments), Actions(*parts, is_hidden=hide_arguments),
-        EventStreams(*parts, is_hidden=hide_arguments),
-    )  # fmt: skip
+    parts = (ledger, watch, runtime, access, gate, hide_arguments)
+    _add_api(app, QueryRoutes(*parts), Actions(*parts), EventStreams(*parts))
     _Pages(access).add(app)
     if is_owner:
         app.add_middleware(Intakes, gate=gate, settings=_STANDALONE)

@@ -240,18 +240,16 @@ _MEDIA_TYPE: Final = "text/event-stream"
 _encode: Final = msgspec.json.Encoder().encode
 
 
+@dataclass(eq=False)
 class Routes:
     """The data that all routes of the console work on."""
 
-    def __init__(
-        self, ledger: Ledger, watch: LedgerWatcher, runtime: Runtime, access: Access, gate: Gate, *, is_hidden: bool
-    ) -> None:
-        self._ledger = ledger
-        self._watch = watch
-        self._runtime = runtime
-        self._access = access
-        self._gate = gate
-        self._is_hidden = is_hidden
+    _ledger: Ledger
+    _watch: LedgerWatcher
+    _runtime: Runtime
+    _access: Access
+    _gate: Gate
+    _is_hidden: bool
 
     def _figures(self, viewer: Viewer) -> dict[str, int]:
         live = [

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict
+from dataclasses import dataclass
 from typing import Annotated, Any, Final, Literal, cast
 from urllib.parse import quote
 
@@ -28,12 +29,11 @@ _USES: Final = 3000
 _SHOWN_TYPES: Final = ("image/png", "image/jpeg", "image/gif", "image/webp", "text/plain", "text/csv")
 
 
+@dataclass(eq=False)
 class QueryRoutes(Routes):
     """The routes that change nothing."""
 
-    # Any: as of every route.
-    def __init__(self, *args: Any, **options: Any) -> None:
-        super().__init__(*args, **options)
+    def __post_init__(self) -> None:
         # Every ledger of ours has them; the contract of those of others need not.
         self._statistics = cast("Statistics", self._ledger)
         self._ended: BoundedMemory[str, ExecutionHistory] = BoundedMemory(_CACHED)
