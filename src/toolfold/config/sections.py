@@ -278,18 +278,13 @@ _PACKAGE: Final = re.compile(
 )
 
 
-def _is_set_name(text: str) -> bool:
-    return bool(re.fullmatch(r"[a-z][a-z0-9_]{0,30}", text)) and text not in ("bare", "data", "science", "main")
-
-
-def _is_module(text: str) -> bool:
-    return all(part.isidentifier() for part in text.split("."))
-
-
+_SET_NAME: Final = re.compile(r"(?!(?:bare|data|science|main)$)[a-z][a-z0-9_]{0,30}")
 Package = Annotated[str, _check(_PACKAGE.fullmatch, "a package name with an optional version, such as networkx==3.4.2")]
-Module = Annotated[str, _check(_is_module, "the name of a module, such as networkx")]
+Module = Annotated[
+    str, _check(lambda text: all(map(str.isidentifier, text.split("."))), "the name of a module, such as networkx")
+]
 SetName = Annotated[
-    str, _check(_is_set_name, "lower-case letters, digits and underscores, and not bare, data, science or main")
+    str, _check(_SET_NAME.fullmatch, "lower-case letters, digits and underscores, and not bare, data, science or main")
 ]
 
 

@@ -66,8 +66,11 @@ class RecordedExecution:
 
 def read_recorded(history: ExecutionHistory) -> RecordedExecution:
     """The part of a history that interfaces need."""
-    outside = frozenset(history.start_record.outside)
+    outside, outcome = frozenset(history.start_record.outside), history.outcome
     reply_entries = [entry for entry in history.entries if isinstance(entry, ReplyEntry)]
+    if outcome is not None:
+        limit_bytes = history.start_record.limits.output_bytes
+        outcome = replace(outcome, stdout=_cut(outcome.stdout, limit_bytes), stderr=_cut(outcome.stderr, limit_bytes))
     return RecordedExecution(
         start_record=history.start_record,
         state=history.state,
@@ -79,9 +82,7 @@ def read_recorded(history: ExecutionHistory) -> RecordedExecution:
         },
         rounds=_rounds(history, outside),
         first_pause=_first_pause(history, outside),
-        outcome=None
-        if history.outcome is None
-        else _as_returned(history.outcome, history.start_record.limits.output_bytes),
+        outcome=outcome,
     )
 
 
@@ -183,10 +184,6 @@ def _as_program(call: Call) -> str:
     arguments = ", ".join(f"{name}={value!r}" for name, value in call.arguments.items())
     text = f"await {call.tool}({arguments})"
     return text if len(text) <= _SHOWN_CHARACTERS else text[: _SHOWN_CHARACTERS - 1] + "…"
-
-
-def _as_returned(outcome: Outcome, limit_bytes: int) -> Outcome:
-    return replace(outcome, stdout=_cut(outcome.stdout, limit_bytes), stderr=_cut(outcome.stderr, limit_bytes))
 
 
 def _cut(text: str, limit_bytes: int) -> str:

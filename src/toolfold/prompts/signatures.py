@@ -137,10 +137,6 @@ class ShapeReader(SchemaReader[Shape]):
         return Record(tuple(fields), title if isinstance(title, str) and title.isidentifier() else at.name)
 
 
-def without_none(shape: Shape) -> Shape:
-    return shape[:-2] if shape[-2:] == ("|", "None") else shape
-
-
 def literal(value: Json) -> str:
     """A value as Python source, with text in double quotes."""
     if isinstance(value, str):
@@ -259,7 +255,9 @@ def _argument(word: str, schema: Json, shape: Shape, *, is_required: bool) -> Sh
     default = schema.get("default") if isinstance(schema, Mapping) else None
     if default is not None and len(text := literal(default)) <= _LONGEST_DEFAULT:
         return (f"{word}: ", *shape, f" = {text}")
-    return (f"{word}: ", *shape) if is_required else (f"{word}?: ", *without_none(shape))
+    if not is_required and shape[-2:] == ("|", "None"):
+        shape = shape[:-2]
+    return (f"{word}{'' if is_required else '?'}: ", *shape)
 
 
 def _notes(spec: ToolSpec) -> Iterator[str]:

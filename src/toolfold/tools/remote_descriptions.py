@@ -6,12 +6,13 @@ Only tools whose calls need nothing of the runtime can be: no approval, no count
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import msgspec
 
 from toolfold.errors import UsageError
 from toolfold.models import ToolSpec, Value
+from toolfold.tools.catalog import Catalog
 from toolfold.tools.learned_replies import Learning
 from toolfold.tools.policy import Policy
 from toolfold.tools.router import CallRequest, Wrapper, checked, from_record, withholding
@@ -27,9 +28,6 @@ from toolfold.tools.router_steps import (
     remembering,
 )
 from toolfold.tools.tool import RetryWhen, Tool
-
-if TYPE_CHECKING:
-    from toolfold.tools.catalog import Catalog
 
 
 class ShippedTool(msgspec.Struct, frozen=True, kw_only=True):

@@ -22,11 +22,12 @@ from collections.abc import Sequence
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import msgspec
 from msgspec import structs
 
+from toolfold.engines.base import EngineTools
 from toolfold.engines.ray.cluster import (
     ANSWER,
     STOP_SECONDS,
@@ -40,10 +41,6 @@ from toolfold.engines.ray.direct_connection import DirectMailbox, Frames
 from toolfold.engines.ray.node_link import Mailbox, NodeFacts, PollingMailbox
 from toolfold.errors import EngineUnavailable, UsageError, install_extra
 from toolfold.protocol.codec import encode
-
-if TYPE_CHECKING:
-    from toolfold.engines.base import EngineTools
-
 
 _CLOSE_SECONDS: Final = 2 * STOP_SECONDS
 _METHODS: Final = frozenset({"connect", "seen", "start_actor", "send", "listen", "end_actor"})

@@ -6,13 +6,11 @@ The runtime has heard all of it: what a replay repeats is left out.
 from __future__ import annotations
 
 import hashlib
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from toolfold.engines.base import Called, Event, Printed, ReplayTape
+from toolfold.models import Call, Reply
 from toolfold.protocol.codec import Violation, encode
-
-if TYPE_CHECKING:
-    from toolfold.models import Call, Reply
 
 MOST_REPLY_BYTES: Final = 64 * 1024 * 1024
 """Kept of one program; one that got more cannot be replayed."""

@@ -12,15 +12,13 @@ import sys
 import termios
 from collections.abc import Callable
 from contextlib import AbstractContextManager, suppress
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from toolfold.interfaces.cli.live_terminal import drawing_area
 from toolfold.interfaces.cli.outcome_output import format_call, printable_name
+from toolfold.models import Call, ToolSpec
 from toolfold.tools.router_steps import NOBODY_CAN_APPROVE
 from toolfold.tools.tool import Approve, Decision
-
-if TYPE_CHECKING:
-    from toolfold.models import Call, ToolSpec
 
 _SHOWN_ARGUMENTS: Final = 4000
 _LONGEST_LINE: Final = 4096

@@ -162,7 +162,7 @@ class ToolSearchToolset(WrapperToolset[AgentDepsT]):
         )
         with listing_for_code():
             tools = {**search.tools, **await self._memory.toolset.get_tools(ctx)}
-        has_code_mode = search.unset == "code" or any(is_code_mode(member) for member in toolsets_of(ctx))
+        has_code_mode = search.unset == "code" or any(hasattr(member, "runs_programs") for member in toolsets_of(ctx))
         ways: dict[str, list[ToolDefinition]] = {"code": [], "direct": []}
         for name in dict.fromkeys(names):
             definition = tools[name].tool_def
@@ -221,10 +221,6 @@ def toolsets_of(ctx: RunContext[Any]) -> list[AbstractToolset[Any]]:
 
 def searches_of(ctx: RunContext[Any]) -> list[ToolSearchToolset[Any]]:
     return [toolset for toolset in toolsets_of(ctx) if isinstance(toolset, ToolSearchToolset)]
-
-
-def is_code_mode(toolset: AbstractToolset[Any]) -> bool:
-    return hasattr(toolset, "runs_programs")
 
 
 def _notes(messages: Iterable[ModelMessage]) -> Iterator[dict[str, Any]]:

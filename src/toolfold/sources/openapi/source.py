@@ -152,9 +152,10 @@ class ApiClient:
         name = f"{domain}_{operation.name}"
         identifier = python_name(name)
         output = operation.output_schema
+        paged_note = f"\n\nAll pages: `async for page in {identifier}.pages(...)`." if operation.is_paged else ""
         spec = ToolSpec(
             name=name, python_name=identifier, domain=domain, short_name=operation.name,
-            description=operation.description + _paged_note(operation, identifier),
+            description=operation.description + paged_note,
             input_schema=LazySchema(partial(input_schema, operation, name)),
             output_schema=LazySchema(partial(output_schema, output, self._lookup)) if output else None,
             read_only=operation.method in _READ_ONLY, idempotent=operation.method in _READ_ONLY | {"put", "delete"},
@@ -210,10 +211,6 @@ class ApiClient:
         secret = auth.type, auth.name.lower()
         arguments = (entry for entry in operation.arguments if (entry.place, entry.wire.lower()) != secret)
         return msgspec.structs.replace(operation, arguments=tuple(arguments))
-
-
-def _paged_note(operation: Operation, name: str) -> str:
-    return f"\n\nAll pages: `async for page in {name}.pages(...)`." if operation.is_paged else ""
 
 
 def _select_operations(api: Api, domain: str, operations: Iterable[Operation]) -> Iterable[Operation]:
