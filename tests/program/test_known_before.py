@@ -58,10 +58,10 @@ NAMES = [
         2,
         "'x' is used before it has a value; line 3 is the first to give it one",
     ),
-    ("rows = [1]\nprint(rows.length)", 2, "'rows' is a list, which has no 'length'; write len(rows)"),
-    ("rows = []\nrows.push(1)", 2, "'rows' is a list, which has no 'push'; write rows.append(...)"),
-    ("d = {'a': 1}\nprint(d.a)", 2, "'d' is a dict, which has no 'a'; write d['a']"),
-    ("s = 'a'\nprint(s.toUpperCase())", 2, "'s' is text, which has no 'toUpperCase'; write s.upper()"),
+    ("rows = [1]\nprint(rows.length)", 2, "'rows' is a list, which has no attribute 'length'; write len(rows)"),
+    ("rows = []\nrows.push(1)", 2, "'rows' is a list, which has no attribute 'push'; write rows.append(...)"),
+    ("d = {'a': 1}\nprint(d.a)", 2, "'d' is a dict, which has no attribute 'a'; write d['a']"),
+    ("s = 'a'\nprint(s.toUpperCase())", 2, "'s' is text, which has no attribute 'toUpperCase'; write s.upper()"),
 ]
 ARGUMENTS = [
     ("def f(a, b):\n    return a\nf(1)", "'f' takes 'a', 'b'; 'b' is missing"),

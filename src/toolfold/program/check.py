@@ -19,7 +19,6 @@ from toolfold.program.clean_text import call_in_json
 from toolfold.program.known_names import (
     DATA_MODULES,
     DATA_NAMES,
-    PRESET_NAMES,
     SCIENCE_MODULES,
     SCIENCE_NAMES,
     ToolIndex,
@@ -27,6 +26,7 @@ from toolfold.program.known_names import (
 from toolfold.program.parse import late_error, problem_at, problem_at_byte, program_in, split_lines, unfit_text
 from toolfold.program.reader import ProgramReader
 from toolfold.program.reader_facts import Function, last_name
+from toolfold.program.rules.analysis import Analysis
 from toolfold.program.rules.arguments import Fault
 from toolfold.program.rules.imports import (
     argv_faults,
@@ -36,20 +36,15 @@ from toolfold.program.rules.imports import (
     missing_package,
     outward_faults,
 )
-from toolfold.program.rules.own_functions import arity_faults, attribute_faults
-from toolfold.program.rules.reachability import Reachability
 from toolfold.program.rules.tool_calls import ToolCallCheck, stand_ins
 from toolfold.program.rules.undefined_names import Bindings
 from toolfold_guest.shared.bash_functions import bash_name
 
-_RULES: Final = (arity_faults, attribute_faults)
-"""For programs whose names can all be seen."""
 _PLAIN: Final = frozenset({ast.Module, ast.Expr, ast.Await, ast.Call, ast.Name, ast.Constant, ast.keyword})
 """Of programs that only call tools with constants, and print."""
 _LIMITS: Final = Limits()
 _NOTHING: Final[frozenset[str]] = frozenset()
 _MOST_HINTS: Final = 3
-_PRESETS: Final = frozenset(PRESET_NAMES)
 
 
 def check(
@@ -103,17 +98,13 @@ class Checker:
         late = late_error(text, tree, reader)
         if late is not None:
             return late
-        is_session, names = known_names is not None, known_names or _NOTHING
-        reachability = Reachability(tree, reader)
-        calls = ToolCallCheck(reader, self._index, names, reachability)
-        rules = _RULES if has_stdin or "input" not in reader.names.loads else (*_RULES, input_faults)
-        faults = sorted(
-            self._faults(tree, reader, names, installed, library_sets, rules, calls, reachability), key=_position
-        )
-        if reader.names.functions and not (is_session or reader.names.is_dynamic):
+        program = Analysis(tree, reader, self._index, _NOTHING if known_names is None else known_names)
+        calls = ToolCallCheck(program)
+        faults = sorted(_faults(program, calls, installed, library_sets, has_stdin=has_stdin), key=_position)
+        if reader.names.functions and not (reader.names.is_dynamic or known_names is not None):
             from toolfold.program.rules.silent_mistakes import uncalled_faults  # noqa: PLC0415  # as above
 
-            faults += uncalled_faults(tree, reader, calls.tools, reachability)
+            faults += uncalled_faults(program)
         fault = next((fault for fault in faults if fault.is_certain), None)
         if fault is not None:
             return problem_at_byte(text, fault.kind, fault.message, *_position(fault))
@@ -125,9 +116,8 @@ class Checker:
         if suspicions:
             lines = dict.fromkeys(f"line {_position(fault)[0]}: {fault.message}" for fault in suspicions)
             notes = (*notes, *islice(lines, _MOST_HINTS))
-        preset = self._preset_names(reader, names)
         return Program(
-            text=text, library_set=library_set(text, reader, preset, library_sets or ()), preset_names=preset,
+            text=text, library_set=library_set(text, program, library_sets or ()), preset_names=program.presets,
             sent="" if original_text == text else original_text, notes=notes,
         )  # fmt: skip
 
@@ -162,78 +152,58 @@ class Checker:
                     return replace(problem, message=f"{name!r} is not a valid Python name; write {tool.python_name!r}")
         return problem
 
-    def _faults(
-        self, tree: ast.Module, reader: ProgramReader, known_names: Container[str], installed: Container[str] | None,
-        library_sets: Sequence[InstalledSet] | None, rules: Sequence[Callable[..., Iterator[Fault]]],
-        calls: ToolCallCheck, reachability: Reachability,
-    ) -> Iterator[Fault]:  # fmt: skip
-        """The first fault of each kind of rule."""
-        if not reader.names.loads and not reader.imports:
-            return  # every rule is about a name or an import
-        if reader.imports:
-            # A program that changes where modules are looked for, or writes one, may import what nobody sees here.
-            names = reader.names
-            is_hidden = names.is_dynamic or "path" in names.attributes or names.mentions_files
-            modules = None if is_hidden else installed
-            yield from islice(import_faults(tree, reader, self._index, modules, library_sets, reachability), 1)
-            yield from islice(calls.import_faults(), 1)
-        if reader.values.subtractions:
-            yield from islice(calls.subtraction_faults(), 1)
-        yield from calls.faults()
-        if not reader.names.is_dynamic:
-            yield from Bindings(tree, reader, self._index, known_names, reachability).faults()
-            if self._is_plain(reader, calls):
-                return
-            coroutine_faults, silent_faults, stream_faults, tool_use_faults, type_faults = _late_rules()
-            yield from coroutine_faults(reader, reachability)
-            for faults in rules:
-                yield from faults(reader, reachability)
-            if "argv" in reader.names.attributes:
-                yield from argv_faults(reader, reachability)
-            yield from silent_faults(reader, reachability, self._index.names)
-            yield from tool_use_faults(reader, self._index, known_names, reachability)
-            if reader.values.async_uses:
-                yield from stream_faults(reader, calls.tools, reachability)
-            yield from outward_faults(reader, self._index, reachability)
-            if reader.imports or reader.names.attribute_uses:
-                yield from library_faults(reader, self._preset_names(reader, known_names), reachability)
-            if any(tool.output_schema for tool in calls.tools.values()):
-                yield from type_faults(reader, calls.tools, self._index.signature, reachability)
 
-    def _is_plain(self, reader: ProgramReader, calls: ToolCallCheck) -> bool:
-        """Whether it only calls tools with constants and prints: no rule for values and functions can apply then."""
-        if not reader.shape.kinds <= _PLAIN or reader.values.braces or not reader.values.awaited <= calls.tools.keys():
-            return False
-        loads = sum(len(uses) for uses in reader.names.loads.values())
-        return loads == len(reader.calls) and all(_is_plain_call(use.node, calls) for use in reader.calls)
-
-    def _preset_names(self, reader: ProgramReader, known_names: Container[str]) -> tuple[str, ...]:
-        """Presets that the program uses and neither it, nor a tool, nor its session defines."""
-        if _PRESETS.isdisjoint(reader.names.loads):
-            return ()
-        return tuple(
-            name
-            for name in PRESET_NAMES
-            if name in reader.names.loads
-            and any(use.scope.find(name) is None for use in reader.names.loads[name])
-            and name not in self._index.names
-            and name not in known_names
-        )
+def _faults(
+    program: Analysis, calls: ToolCallCheck, installed: Container[str] | None,
+    library_sets: Sequence[InstalledSet] | None, *, has_stdin: bool,
+) -> Iterator[Fault]:  # fmt: skip
+    """The first fault of each kind of rule."""
+    reader, names = program.reader, program.names
+    if not names.loads and not reader.imports:
+        return  # every rule is about a name or an import
+    if reader.imports:
+        # A program that changes where modules are looked for, or writes one, may import what nobody sees here.
+        is_hidden = names.is_dynamic or "path" in names.attributes or names.mentions_files
+        yield from islice(import_faults(program, None if is_hidden else installed, library_sets), 1)
+        yield from islice(calls.import_faults(), 1)
+    if reader.values.subtractions:
+        yield from islice(calls.subtraction_faults(), 1)
+    yield from calls.faults()
+    if names.is_dynamic:
+        return
+    yield from Bindings(program).faults()
+    if _is_plain(program):
+        return
+    if not has_stdin:
+        yield from input_faults(program)
+    for faults in _late_rules():
+        yield from faults(program)
 
 
 @cache
-def _late_rules() -> tuple[Callable[..., Iterator[Fault]], ...]:
+def _late_rules() -> tuple[Callable[[Analysis], Iterator[Fault]], ...]:
     """Imported when they are asked: a command with a plain program need not wait for them."""
-    from toolfold.program.rules.coroutines import coroutine_faults  # noqa: PLC0415
+    from toolfold.program.rules import misused_values, own_functions  # noqa: PLC0415
     from toolfold.program.rules.silent_mistakes import silent_faults  # noqa: PLC0415
-    from toolfold.program.rules.tool_uses import stream_faults, tool_use_faults  # noqa: PLC0415
     from toolfold.program.rules.value_flow import type_faults  # noqa: PLC0415
 
-    return coroutine_faults, silent_faults, stream_faults, tool_use_faults, type_faults
+    return (
+        argv_faults, outward_faults, library_faults, *misused_values.RULES, *own_functions.RULES, silent_faults,
+        type_faults,
+    )  # fmt: skip
 
 
-def _is_plain_call(call: ast.Call, calls: ToolCallCheck) -> bool:
-    if call not in calls.tools:
+def _is_plain(program: Analysis) -> bool:
+    """Whether it only calls tools with constants and prints: no rule for values and functions can apply then."""
+    reader, tools = program.reader, program.tools
+    if not reader.shape.kinds <= _PLAIN or reader.values.braces or not reader.values.awaited <= tools.keys():
+        return False
+    loads = sum(map(len, program.names.loads.values()))
+    return loads == len(reader.calls) and all(_is_plain_call(use.node, tools) for use in reader.calls)
+
+
+def _is_plain_call(call: ast.Call, tools: Container[ast.AST]) -> bool:
+    if call not in tools:
         return last_name(call.func) == "print"
     arguments = [*call.args, *(keyword.value for keyword in call.keywords)]
     return all(argument.__class__ is ast.Constant for argument in arguments)
@@ -279,27 +249,23 @@ _BY_NAME: Final = re.compile(r"\b(?:import_module|__import__|find_spec|exec|eval
 """Programs with one of these may import a module of which there is only the name, in a text."""
 
 
-def library_set(
-    text: str, reader: ProgramReader, preset_names: Sequence[str], installed: Sequence[InstalledSet]
-) -> LibrarySet:
+def library_set(text: str, program: Analysis, installed: Sequence[InstalledSet]) -> LibrarySet:
+    modules, presets = program.names.modules, program.presets
     if installed:
-        needed = set(_modules(text, reader, preset_names, installed))
+        needed = set(_modules(text, program, installed))
         best = max(installed, key=lambda installed_set: len(needed & installed_set.modules))
         if not needed.isdisjoint(best.modules):
             return best.name
-    if not SCIENCE_MODULES.isdisjoint(reader.names.modules) or not SCIENCE_NAMES.isdisjoint(preset_names):
+    if not SCIENCE_MODULES.isdisjoint(modules) or not SCIENCE_NAMES.isdisjoint(presets):
         return "science"
-    needs_data = not DATA_MODULES.isdisjoint(reader.names.modules) or not DATA_NAMES.isdisjoint(preset_names)
-    return "data" if needs_data else "bare"
+    return "bare" if DATA_MODULES.isdisjoint(modules) and DATA_NAMES.isdisjoint(presets) else "data"
 
 
-def _modules(
-    text: str, reader: ProgramReader, preset_names: Sequence[str], installed: Sequence[InstalledSet]
-) -> Iterator[str]:
-    yield from reader.names.modules
-    yield from preset_names
-    if "pandas" in reader.names.modules or "pd" in preset_names or "pandas" in preset_names:
-        yield from (module for name, module in _IMPORTED_BY.items() if name in reader.names.attributes)
+def _modules(text: str, program: Analysis, installed: Sequence[InstalledSet]) -> Iterator[str]:
+    modules = {*program.names.modules, *program.presets}
+    yield from modules
+    if not modules.isdisjoint({"pandas", "pd"}):
+        yield from (module for name, module in _IMPORTED_BY.items() if name in program.names.attributes)
     if _BY_NAME.search(text):
         words = set(re.findall(r"\w+", text))
         yield from (module for installed_set in installed for module in installed_set.modules if module in words)

@@ -92,12 +92,8 @@ def _comprehension(walk: Walk, node: Any, scope: Scope, guard: Guard) -> None:
         walk.stack.append((loop.iter, inner if index else scope, guard))
         walk.stack.append((loop.target, inner, guard))
         walk.push(loop.ifs, inner, guard)
-        walk.values.spoiled.add(loop.iter)
         if loop.is_async:
             walk.values.async_uses.append((NodeUse(loop.iter, scope, guard), "for"))
-        walk.values.spoiled.update(loop.ifs)
-        if loop.target.__class__ is ast.Name and not loop.is_async:
-            inner.loops[loop.target.id] = loop.iter
     if node.__class__ is ast.DictComp:
         walk.push((node.key, node.value), inner, guard)
     else:
@@ -130,7 +126,6 @@ def _with(walk: Walk, node: ast.With | ast.AsyncWith, scope: Scope, guard: Guard
     inside = guard | WITHIN
     for item in node.items:
         expression = item.context_expr
-        walk.values.spoiled.add(expression)
         if node.__class__ is ast.AsyncWith:
             walk.values.async_uses.append((NodeUse(expression, scope, guard), "with"))
         walk.push((expression, item.optional_vars), scope, guard)
@@ -140,7 +135,6 @@ def _with(walk: Walk, node: ast.With | ast.AsyncWith, scope: Scope, guard: Guard
 
 
 def _if(walk: Walk, node: ast.If, scope: Scope, guard: Guard) -> None:
-    walk.values.spoiled.add(node.test)
     inside = guard | MAYBE if _is_version_test(node.test) else guard
     walk.stack.append((node.test, scope, guard))
     walk.push(node.body, scope, inside)
@@ -230,9 +224,8 @@ if hasattr(ast, "TypeAlias"):  # from Python 3.12 on
 
 
 # ----------------------------------------------------------------------------------------------------
-# Calls and values, and what is done to them: awaited, dropped, subscripted, added, assigned.
+# Calls, attributes and values.
 
-COROUTINE_ATTRIBUTES: Final = frozenset({"close", "send", "throw"})
 _DYNAMIC_ATTRIBUTES: Final = frozenset(
     {"FunctionType", "__builtins__", "__dict__", "__globals__", "_convert_", "_getframe", "currentframe", "f_globals",
      "f_locals", "global_enum", "modules"}
@@ -267,57 +260,27 @@ def _attribute(walk: Walk, node: ast.Attribute, scope: Scope, guard: Guard) -> N
         walk.names.is_dynamic = walk.names.is_dynamic or (isinstance(value, ast.Name) and value.id == "tools")
     if node.attr in _DYNAMIC_ATTRIBUTES:
         walk.names.is_dynamic = True
-    if node.attr not in COROUTINE_ATTRIBUTES and not node.attr.startswith(("_", "cr_")):
-        walk.values.spoiled.add(value)
     walk.stack.append((value, scope, guard))
 
 
-def _spoil_value(walk: Walk, node: Any, scope: Scope, guard: Guard) -> None:
-    """The node's `value` cannot be a coroutine: a dropped one, `x[...]`, `{x}` in text, `*x`."""
-    walk.values.spoiled.add(node.value)
-    walk.children(node, scope, guard)
-
-
 def _statement(walk: Walk, node: ast.Expr, scope: Scope, guard: Guard) -> None:
-    """An expression whose value nobody takes, unless it is the program's last."""
-    value = node.value
-    walk.values.spoiled.add(value)
-    if value.__class__ is ast.Call:
-        walk.values.dropped.append(NodeUse(value, scope, guard))
-    if value.__class__ is not ast.Constant:
-        walk.stack.append((value, scope, guard))
+    """A docstring is no text with braces."""
+    if node.value.__class__ is not ast.Constant:
+        walk.stack.append((node.value, scope, guard))
 
 
 def _joined(walk: Walk, node: ast.JoinedStr, scope: Scope, guard: Guard) -> None:
     walk.push((part for part in node.values if part.__class__ is not ast.Constant), scope, guard)
 
 
-def _spoil_operands(walk: Walk, node: Any, scope: Scope, guard: Guard) -> None:
-    walk.values.spoiled.update((node.left, node.right) if node.__class__ is ast.BinOp else (node.operand,))
+def _binary(walk: Walk, node: ast.BinOp, scope: Scope, guard: Guard) -> None:
     if node.op.__class__ is ast.Sub:
         walk.values.subtractions.append(NodeUse(node, scope, guard))
     walk.children(node, scope, guard)
 
 
-def _compare(walk: Walk, node: ast.Compare, scope: Scope, guard: Guard) -> None:
-    left_operand = node.left
-    for operator, right in zip(node.ops, node.comparators, strict=True):
-        if isinstance(operator, ast.In | ast.NotIn):
-            walk.values.spoiled.add(right)
-        elif not isinstance(operator, ast.Is | ast.IsNot):
-            walk.values.spoiled.update((left_operand, right))
-        left_operand = right
-    walk.children(node, scope, guard)
-
-
-def _test(walk: Walk, node: Any, scope: Scope, guard: Guard) -> None:
-    walk.values.spoiled.add(node.test)
-    walk.children(node, scope, guard)
-
-
 def _augment(walk: Walk, node: ast.AugAssign, scope: Scope, guard: Guard) -> None:
     """`x += 1` reads `x` before it binds it."""
-    walk.values.spoiled.add(node.value)
     target = node.target
     if isinstance(target, ast.Name):
         scope.bind(target.id, OPAQUE, None)
@@ -327,39 +290,29 @@ def _augment(walk: Walk, node: ast.AugAssign, scope: Scope, guard: Guard) -> Non
     walk.stack.append((node.value, scope, guard))
 
 
-def _for(walk: Walk, node: ast.For | ast.AsyncFor, scope: Scope, guard: Guard) -> None:
-    walk.values.spoiled.add(node.iter)
-    if node.__class__ is ast.AsyncFor:
-        walk.values.async_uses.append((NodeUse(node.iter, scope, guard), "for"))
-    if node.__class__ is ast.For and isinstance(node.target, ast.Name):
-        scope.loops[node.target.id] = node.iter
+def _async_for(walk: Walk, node: ast.AsyncFor, scope: Scope, guard: Guard) -> None:
+    walk.values.async_uses.append((NodeUse(node.iter, scope, guard), "for"))
     walk.children(node, scope, guard)
 
 
-def _assign(walk: Walk, node: Any, scope: Scope, guard: Guard) -> None:
-    targets = node.targets if node.__class__ is ast.Assign else [node.target]
-    value = node.value
-    if len(targets) == 1 and targets[0].__class__ is ast.Name and value is not None:
-        scope.values[targets[0].id] = value
-    if isinstance(value, ast.Call):
-        if any(isinstance(target, ast.Tuple | ast.List) for target in targets):
-            walk.values.spoiled.add(value)
-        elif len(targets) == 1 and isinstance(targets[0], ast.Name):
-            walk.values.assigned.append((value, targets[0].id, scope))
-    if node.__class__ is ast.AnnAssign:
-        # Python evaluates the annotations of a function's own names never.
-        unread = MAYBE if scope.kind is Kind.FUNCTION else walk.annotation
-        walk.stack.append((node.annotation, scope, guard | unread))
-        walk.push((node.value, node.target), scope, guard)
-        return
+def _assign(walk: Walk, node: ast.Assign, scope: Scope, guard: Guard) -> None:
+    if len(node.targets) == 1 and isinstance(node.targets[0], ast.Name):
+        scope.values[node.targets[0].id] = node.value
     walk.children(node, scope, guard)
+
+
+def _annotated(walk: Walk, node: ast.AnnAssign, scope: Scope, guard: Guard) -> None:
+    """Python never evaluates the annotations of a function's own names."""
+    if isinstance(node.target, ast.Name) and node.value is not None:
+        scope.values[node.target.id] = node.value
+    walk.push((node.annotation,), scope, guard | (MAYBE if scope.kind is Kind.FUNCTION else walk.annotation))
+    walk.push((node.value, node.target), scope, guard)
 
 
 USE_HANDLERS: Final[dict[type[ast.AST], Handler]] = {
-    ast.Call: _call, ast.Await: _await, ast.Attribute: _attribute, ast.Expr: _statement, ast.Subscript: _spoil_value,
-    ast.FormattedValue: _spoil_value, ast.JoinedStr: _joined, ast.Starred: _spoil_value, ast.AugAssign: _augment,
-    ast.BinOp: _spoil_operands, ast.UnaryOp: _spoil_operands, ast.Compare: _compare, ast.IfExp: _test, ast.While: _test,
-    ast.Assert: _test, ast.For: _for, ast.AsyncFor: _for, ast.Assign: _assign, ast.AnnAssign: _assign,
+    ast.Call: _call, ast.Await: _await, ast.Attribute: _attribute, ast.Expr: _statement, ast.JoinedStr: _joined,
+    ast.AugAssign: _augment, ast.BinOp: _binary, ast.AsyncFor: _async_for, ast.Assign: _assign,
+    ast.AnnAssign: _annotated,
 }  # fmt: skip
 
 

@@ -52,8 +52,6 @@ class Scope:
     functions: dict[str, ast.FunctionDef | ast.AsyncFunctionDef] = field(default_factory=dict)
     values: dict[str, ast.expr] = field(default_factory=dict)
     """Value of each name by a plain assignment; it may have others, see `rebound`."""
-    loops: dict[str, ast.expr] = field(default_factory=dict)
-    """Iterable of each name that a plain loop binds."""
     declarations: dict[str, bool] = field(default_factory=dict)
     """Names declared `global` (true) or `nonlocal` (false)."""
 
@@ -187,12 +185,6 @@ class ValueFacts:
     """Uses of values."""
 
     awaited: set[ast.expr] = field(default_factory=set)
-    spoiled: set[ast.expr] = field(default_factory=set)
-    """Values used as no coroutine can be: dropped, subscripted, added, looped over, ..."""
-    assigned: list[tuple[ast.Call, str, Scope]] = field(default_factory=list)
-    """Calls whose value goes into one name."""
-    dropped: list[NodeUse] = field(default_factory=list)
-    """Calls that stand as statements of their own."""
     subtractions: list[NodeUse] = field(default_factory=list)
     async_uses: list[tuple[NodeUse, str]] = field(default_factory=list)
     """Values of `async for` and `async with`, with the second word."""

@@ -20,10 +20,10 @@ from typing import Final
 
 from toolfold.models import InstalledSet
 from toolfold.program.known_names import ToolIndex
-from toolfold.program.reader import ProgramReader
-from toolfold.program.reader_facts import CATCHES_ATTRIBUTES, CATCHES_IMPORTS, CATCHES_KEYS, Kind, NodeUse
+from toolfold.program.reader_facts import CATCHES_ATTRIBUTES, CATCHES_IMPORTS, CATCHES_KEYS, Kind
+from toolfold.program.rules.analysis import Analysis
 from toolfold.program.rules.arguments import Fault
-from toolfold.program.rules.reachability import Reachability
+from toolfold.program.rules.reachability import Reach
 from toolfold_guest.shared.reserved_names import LIBRARIES, NOTEBOOK_MODULES, library_of
 
 _NETWORK: Final = frozenset(
@@ -53,15 +53,14 @@ _ALWAYS: Final = frozenset({"tools", "__main__"}) | NOTEBOOK_MODULES
 
 
 def import_faults(
-    tree: ast.Module, reader: ProgramReader, index: ToolIndex, installed: Container[str] | None,
-    sets: Sequence[InstalledSet] | None, reachability: Reachability,
-) -> Iterator[Fault]:  # fmt: skip
+    program: Analysis, installed: Container[str] | None, sets: Sequence[InstalledSet] | None
+) -> Iterator[Fault]:
     """Imports that every run comes to and that cannot work: those at the top level first, then those in functions."""
-    yield from _import_faults(tree.body, index, installed, sets)
-    for use in reader.imports:
+    yield from _import_faults(program.tree.body, program.index, installed, sets)
+    for use in program.reader.imports:
         if use.scope.kind is Kind.FUNCTION:
-            fault = next(_import_faults([use.node], index, installed, sets), None)
-            if fault is not None and reachability.runs(use, CATCHES_IMPORTS):
+            fault = next(_import_faults([use.node], program.index, installed, sets), None)
+            if fault is not None and program.runs(use, CATCHES_IMPORTS):
                 yield fault
 
 
@@ -224,64 +223,49 @@ _STDIN_CHANGES: Final = frozenset({"stdin", "input", "readline"})
 _MOCKS: Final = frozenset({"mock", "unittest", "pytest", "responses"})
 
 
-def input_faults(reader: ProgramReader, reachability: Reachability) -> Iterator[Fault]:
+def input_faults(program: Analysis) -> Iterator[Fault]:
     """Calls of `input`, in no order, unless something else may be read."""
-    names = reader.names
+    names = program.names
     if not _STDIN_CHANGES.isdisjoint(names.set_attributes) or "dup2" in names.attributes or _MOCKS & names.modules:
         return
-    for use in reader.names.loads.get("input", ()):
-        is_called = any(call.node.func is use.node for call in reader.calls)
-        if is_called and use.scope.find("input") is None and reachability.runs(use):
+    for use in program.names.loads.get("input", ()):
+        is_called = any(call.node.func is use.node for call in program.reader.calls)
+        if is_called and use.scope.find("input") is None and program.runs(use):
             text = "'input' cannot work here: nobody is there to type; write the value into the program"
             yield Fault("input", text, use.node)
 
 
-def argv_faults(reader: ProgramReader, reachability: Reachability) -> Iterator[Fault]:
+def argv_faults(program: Analysis) -> Iterator[Fault]:
     """`sys.argv[1]` in a program, which has no command line; unless it fills the list itself."""
-    uses = reader.names.attributes.get("argv", ())
-    attributes = [use for uses in reader.names.attributes.values() for use in uses] if uses else []
-    is_changed = "argv" in reader.names.set_attributes or any(
+    uses = program.names.attributes.get("argv", ())
+    attributes = [use for uses in program.names.attributes.values() for use in uses] if uses else []
+    is_changed = "argv" in program.names.set_attributes or any(
         isinstance(use.node.value, ast.Attribute) and use.node.value.attr == "argv" for use in attributes
     )
     for use in () if is_changed else uses:
-        path = reachability.path_in_program(use.node)
-        match path[-1] if path else None:
+        match program.outer(use.node):
             case ast.Subscript(ctx=ast.Load(), slice=ast.Constant(value=int(position))) if position > 0:
-                if reachability.runs(use, CATCHES_KEYS):
+                if program.runs(use, CATCHES_KEYS):
                     text = f"'sys.argv[{position}]' does not exist: a program has no arguments; write the value into it"
                     yield Fault("input", text, use.node)
 
 
-def outward_faults(reader: ProgramReader, index: ToolIndex, reachability: Reachability) -> Iterator[Fault]:
+def outward_faults(program: Analysis) -> Iterator[Fault]:
     """Calls for the network, a process or a display, in no order, unless the program may have replaced them."""
-    used = reader.names.modules | {"os"} if "os" in reader.names.loads else reader.names.modules
-    if _MODULES.isdisjoint(used) or not _MOCKS.isdisjoint(reader.names.modules):
+    used = program.names.modules | {"os"} if "os" in program.names.loads else program.names.modules
+    if _MODULES.isdisjoint(used) or not _MOCKS.isdisjoint(program.names.modules):
         return
-    for use in reader.calls:
-        path = _path(use)
+    for use in program.reader.calls:
+        path = program.path_of(use.node.func, use.scope)
         module = _MODULE_OF.get(path)
         if (
             module is not None
-            and path.rpartition(".")[2] not in reader.names.set_attributes
-            and reachability.comes_to(use)
+            and path.rpartition(".")[2] not in program.names.set_attributes
+            and program.reach(use) is Reach.CERTAIN
         ):
-            reason = blocked_reason(module, index)
+            reason = blocked_reason(module, program.index)
             if reason is not None:
                 yield Fault("import", reason.replace(repr(module), repr(path), 1), use.node)
-
-
-def _path(use: NodeUse) -> str:
-    """`urllib.request.urlopen`, however it was imported; empty for what has no such path."""
-    names: list[str] = []
-    node = use.node.func
-    while node.__class__ is ast.Attribute:
-        names.append(node.attr)
-        node = node.value
-    if node.__class__ is not ast.Name:
-        return ""
-    owner = use.scope.find(node.id)
-    root = node.id if owner is None else owner.bound[node.id].replace(":", ".")
-    return ".".join((root, *reversed(names))) if root else ""
 
 
 # ----------------------------------------------------------------------------------------------------
@@ -312,27 +296,26 @@ _MEANT: Final = {
 }  # fmt: skip
 
 
-def library_faults(reader: ProgramReader, presets: Container[str], reachability: Reachability) -> Iterator[Fault]:
+def library_faults(program: Analysis) -> Iterator[Fault]:
     """Attributes and imports of names that a module or class of the standard library lacks, in no order."""
-    names = reader.names
+    names, presets = program.names, program.presets
     if not names.modules.isdisjoint(_MOCKS):
         return
     for use in names.attribute_uses:
-        owner = use.scope.find(use.node.value.id)
-        path = owner.bound[use.node.value.id] if owner is not None else use.node.value.id
-        if (
-            path
-            and (owner is not None or (path in presets and path != "datetime"))
-            and use.node.attr not in names.set_attributes
-        ):
+        owner, path = use.scope.find(use.node.value.id), use.node.value.id
+        if owner is not None:
+            path = owner.bound[path]
+        elif path not in presets or path == "datetime":
+            continue
+        if path and use.node.attr not in names.set_attributes:
             message = _missing(path, use.node.attr)
-            if message and reachability.runs(use, CATCHES_ATTRIBUTES):
+            if message and program.runs(use, CATCHES_ATTRIBUTES):
                 yield Fault("name", message, use.node)
-    for use in reader.imports:
+    for use in program.reader.imports:
         node = use.node
         for alias in node.names if isinstance(node, ast.ImportFrom) and node.module and not node.level else ():
             message = _missing(node.module, alias.name) if alias.name != "*" else None
-            if message and reachability.runs(use, CATCHES_IMPORTS):
+            if message and program.runs(use, CATCHES_IMPORTS):
                 yield Fault("import", message, alias)
 
 

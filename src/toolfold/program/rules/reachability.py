@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import itertools
 import operator
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator
 from enum import IntEnum
 from functools import cached_property
@@ -25,10 +26,12 @@ from toolfold.program.reader_facts import (
     Kind,
     NodeUse,
     Scope,
+    fields_of,
     is_generator,
     last_name,
 )
 
+_line_of: Final = operator.attrgetter("lineno")
 LOOPS: Final = (ast.For, ast.AsyncFor, ast.While)
 _CALLED_FOR_CERTAIN: Final = frozenset({"__init__", "__new__", "__post_init__", "__enter__", "__aenter__"})
 """Methods that run wherever their class is used; `__str__` and its like may never be called."""
@@ -57,12 +60,92 @@ class Reachability:
     """Judges places in one program, within a budget: after that, nothing is certain."""
 
     def __init__(self, tree: ast.Module, reader: ProgramReader) -> None:
-        self.tree = tree
-        self._reader = reader
+        self.tree, self.reader, self.names = tree, reader, reader.names
         self._budget = _MOST_STEPS
+        self._outer: dict[ast.AST, ast.AST] = {}
         self._functions: dict[tuple[ast.AST, Guard], Reach] = {}
         self._methods: dict[tuple[str, Guard], Reach] = {}
         self._after: dict[ast.stmt, Reach] = {}
+
+    # Places: the nodes around another
+
+    def outer(self, node: ast.AST) -> ast.AST:
+        """The node around one; of the statements of the program only those are read that somebody asks about."""
+        if node not in self._outer:
+            body, line = self.tree.body, getattr(node, "lineno", 0)
+            last = bisect_right(body, line, key=_line_of)
+            first = bisect_left(body, _line_of(body[last - 1]), key=_line_of) if last else 0
+            self._read_statements(body[first:last])
+            if node not in self._outer:  # a decorator, or in an f-string, whose parts may have other lines
+                self._read_statements(body)
+        return self._outer.get(node, self.tree)
+
+    def _read_statements(self, statements: list[ast.stmt]) -> None:
+        stack: list[ast.AST] = [statement for statement in statements if statement not in self._outer]
+        self._outer.update(dict.fromkeys(stack, self.tree))
+        for node in stack:
+            for field in fields_of(node.__class__):
+                value = getattr(node, field, None)
+                for child in value if value.__class__ is list else (value,):
+                    if isinstance(child, ast.AST):
+                        self._outer[child] = node
+                        stack.append(child)
+
+    def path_to(self, node: ast.AST, top: ast.AST | None = None) -> list[ast.AST]:
+        """The nodes around one, from a statement of the program, or of the function or class `top`, inwards."""
+        path: list[ast.AST] = []
+        while (outer := self.outer(node)) not in (self.tree, top) and self._budget > 0:
+            path.append(outer)
+            node, self._budget = outer, self._budget - 1
+        return path[::-1]
+
+    def around(self, use: NodeUse) -> list[ast.AST]:
+        """The nodes around a use, from the statement of its function or of the program inwards."""
+        return self.path_to(use.node, self._top_of(use.scope))
+
+    def _top_of(self, scope: Scope | None) -> ast.AST:
+        """The function that a scope is in, or the program."""
+        while scope is not None and not isinstance(scope.node, Function):
+            scope = scope.parent
+        return self.tree if scope is None or scope.node is None else scope.node
+
+    def stands_in_branch(self, node: ast.AST) -> bool:
+        return any(isinstance(outer, ast.If | ast.IfExp) for outer in self.path_to(node))
+
+    def value_of(self, node: ast.expr, scope: Scope) -> ast.expr | None:
+        """The value that a name certainly has where it is read: of its one assignment, or of the last one before."""
+        owner = scope.find(node.id) if isinstance(node, ast.Name) else None
+        if owner is None or owner.kind not in (Kind.MODULE, Kind.FUNCTION) or not isinstance(node, ast.Name):
+            return None
+        if node.id in owner.declarations:
+            return None
+        if node.id not in owner.rebound:
+            return owner.values.get(node.id)
+        if owner is not scope or any(node.id in inner.declarations for inner in owner.scopes):
+            return None
+        return self._value_before(node)
+
+    def _value_before(self, node: ast.Name) -> ast.expr | None:
+        inner: ast.AST = node
+        while inner is not self.tree:
+            outer = self.outer(inner)
+            for block in _blocks(outer):
+                if inner not in block:
+                    continue
+                for statement in reversed(block[: block.index(inner)]):
+                    match statement:
+                        case ast.Assign(targets=[ast.Name(id=name)], value=value) if name == node.id:
+                            return value
+                    if _binds(statement, node.id):
+                        return None
+                if isinstance(outer, Function | ast.Module) or (
+                    not isinstance(outer, ast.If) and _binds(outer, node.id)
+                ):
+                    return None
+            inner = outer
+        return None
+
+    # Whether a run comes to a place
 
     def runs(self, use: NodeUse, guard: Guard = GUARDED) -> bool:
         """Whether the code that a use stands in is run when the program is, as far as anyone can see.
@@ -71,25 +154,17 @@ class Reachability:
         """
         return self.reach(use, guard) >= Reach.LIKELY
 
-    def may_run(self, use: NodeUse) -> bool:
-        """The same, or on a branch."""
-        return self.reach(use) > Reach.NEVER
-
-    def comes_to(self, use: NodeUse) -> bool:
-        """Whether every run of the program comes to a use."""
-        return self.reach(use) is Reach.CERTAIN
-
     def may_come_to(self, use: NodeUse, guard: Guard) -> bool:
         """Whether its function runs, and a branch in that may come to the use."""
-        reach, body = self._reach_of_scopes(use, guard)
-        if reach < Reach.LIKELY or any(isinstance(outer, ast.Lambda) for outer in self.around(use)):
+        if self._reach_of_scopes(use, guard) < Reach.LIKELY:
             return False
-        return self.reach_within(body, use.node) > Reach.NEVER
+        if any(isinstance(outer, ast.Lambda) for outer in self.around(use)):
+            return False
+        return self.reach_within(self._top_of(use.scope), use.node) > Reach.NEVER
 
     def tests_before(self, use: NodeUse) -> Iterator[ast.expr]:
         """Tests that decide whether its function comes to a use."""
-        steps = [*self.around(use), use.node]
-        for outer, inner in pairwise(steps):
+        for outer, inner in pairwise([*self.around(use), use.node]):
             match outer:
                 case ast.If(test=test) | ast.IfExp(test=test) | ast.While(test=test) if inner is not test:
                     yield test
@@ -101,133 +176,57 @@ class Reachability:
                 yield from loop.ifs
 
     def reach(self, use: NodeUse, guard: Guard = GUARDED) -> Reach:
-        reach, body = self._reach_of_scopes(use, guard)
-        return reach and min(reach, self.reach_within(body, use.node))
+        reach = self._reach_of_scopes(use, guard)
+        return reach and min(reach, self.reach_within(self._top_of(use.scope), use.node))
 
-    def _reach_of_scopes(self, use: NodeUse, guard: Guard) -> tuple[Reach, list[ast.stmt]]:
-        """The reach of the function of a use, and the body of that."""
+    def _reach_of_scopes(self, use: NodeUse, guard: Guard) -> Reach:
+        """The reach of the function of a use."""
         if use.guard & (guard | MAYBE) or (use.guard & WITHIN and self._has_own_managers):
-            return Reach.NEVER, self.tree.body
+            return Reach.NEVER
         if self._awaited is not None and isinstance(use.node, ast.Call) and use.node not in self._awaited:
-            return Reach.NEVER, self.tree.body
+            return Reach.NEVER
         scope: Scope | None = use.scope
-        reach, body = Reach.CERTAIN, None
+        reach = Reach.CERTAIN
         while scope is not None and reach:
             if isinstance(scope.node, Function):
-                body = body or scope.node.body
                 reach = min(reach, self._reach_of_function(scope.node, scope.parent, guard))
             scope = scope.parent
-        return reach, body or self.tree.body
+        return reach
 
     def may_be_uncalled(self, node: ast.AST) -> bool:
         """Whether it is a function that a statement calls for its effect, in a loop which may have no round."""
-        steps = [*(self.path_in_program(node) or []), node]
+        steps = [*self.path_to(node), node]
         outer_steps = [step for step in steps[:-1] if not isinstance(step, ast.Await)]
         is_effect = len(outer_steps) > 1 and isinstance(outer_steps[-2], ast.Expr)
         if not is_effect or getattr(outer_steps[-1], "func", None) is not node:
             return False
         for outer, inner in pairwise(steps):
-            if (
-                isinstance(outer, ast.For | ast.AsyncFor)
-                and inner is not outer.iter
-                and not self._has_rounds(outer.iter)
-            ):
-                return True
-            if isinstance(outer, _COMPREHENSIONS) and not isinstance(inner, ast.comprehension):
+            if isinstance(outer, ast.For | ast.AsyncFor) and inner is not outer.iter:
+                if not self._has_rounds(outer.iter):
+                    return True
+            elif isinstance(outer, _COMPREHENSIONS) and not isinstance(inner, ast.comprehension):
                 return not all(self._has_rounds(loop.iter) for loop in outer.generators)
         return False
 
     def _has_rounds(self, source: ast.expr) -> bool:
         return isinstance(source, ast.List | ast.Tuple | ast.Dict | ast.Set) or self.constant(source) is True
 
-    def stands_in_branch(self, node: ast.AST) -> bool:
-        return any(isinstance(outer, ast.If | ast.IfExp) for outer in self.path_in_program(node) or ())
-
-    def path_in_program(self, node: ast.AST) -> list[ast.AST] | None:
-        return self.path_to(node, self.tree.body)
-
-    def around(self, use: NodeUse) -> list[ast.AST]:
-        """The nodes around a use, from the statement of its function or of the program inwards."""
-        scope: Scope | None = use.scope
-        while scope is not None and not isinstance(scope.node, Function):
-            scope = scope.parent
-        return self.path_to(use.node, self._body_of(scope)) or []
-
-    def value_of(self, node: ast.Name, use: NodeUse) -> ast.expr | None:
-        """The value that a name certainly has at a use: that of its one assignment, or of the last one before."""
-        owner = use.scope.find(node.id)
-        if owner is None or owner.kind not in (Kind.MODULE, Kind.FUNCTION) or node.id in owner.declarations:
-            return None
-        if node.id not in owner.rebound:
-            return owner.values.get(node.id)
-        if owner is not use.scope or any(node.id in scope.declarations for scope in owner.scopes):
-            return None
-        return self._value_before(node, self._body_of(owner))
-
-    def _body_of(self, scope: Scope | None) -> list[ast.stmt]:
-        return scope.node.body if scope is not None and isinstance(scope.node, Function) else self.tree.body
-
-    def _value_before(self, node: ast.Name, body: list[ast.stmt]) -> ast.expr | None:
-        path = self.path_to(node, body) or []
-        blocks = [(None, body), *((step, block) for step in path for block in _blocks(step))]
-        for outer, block in reversed(blocks):
-            at = next((index for index, statement in enumerate(block) if any(statement is x for x in path)), None)
-            if at is None:
-                continue
-            for statement in reversed(block[:at]):
-                match statement:
-                    case ast.Assign(targets=[ast.Name(id=name)], value=value) if name == node.id:
-                        return value
-                if _binds(statement, node.id):
-                    return None
-            if outer is not None and not isinstance(outer, ast.If) and _binds(outer, node.id):
-                return None
-        return None
-
-    def path_to(self, node: ast.AST, body: list[ast.stmt]) -> list[ast.AST] | None:
-        """The nodes around one, from the statement of the block inwards, without itself."""
-        line = getattr(node, "lineno", 0)
-        for statement in body:
-            if statement.lineno <= line <= (statement.end_lineno or statement.lineno):
-                path = self._path_within(node, statement)
-                if path is not None:
-                    return path
-        return None
-
-    def _path_within(self, node: ast.AST, top: ast.AST) -> list[ast.AST] | None:
-        stack: list[tuple[ast.AST, list[ast.AST]]] = [(top, [])]
-        while stack and self._budget > 0:
-            current, path = stack.pop()
-            if current is node:
-                return path
-            self._budget -= 1
-            stack.extend((child, [*path, current]) for child in ast.iter_child_nodes(current))
-        return None
-
-    def reach_within(self, body: list[ast.stmt], node: ast.AST) -> Reach:
+    def reach_within(self, top: ast.AST, node: ast.AST) -> Reach:
         """The reach of a node, once its function or the program begins."""
-        path = self.path_to(node, body)
+        steps = [top, *self.path_to(node, top), node]
         if self._budget <= 0:
             return Reach.NEVER
-        steps = [*(path or []), node]
-        reach, before, call = self._reach_in_block(body, steps), None, None
+        reach, before, call = Reach.CERTAIN, None, None
         for outer, inner in pairwise(steps):
-            is_argument = isinstance(before, ast.Call | ast.keyword | ast.Starred) and not _may_drop(call)
-            reach = min(reach, self._reach_of_step(outer, inner, is_argument=is_argument))
-            for field in _BLOCKS:
-                block = getattr(outer, field, None)
-                if isinstance(block, list):
-                    reach = min(reach, self._reach_in_block(block, steps))
+            for block in _blocks(outer):
+                if inner in block:
+                    before_it = block[: block.index(inner)]
+                    reach = min((reach, *map(self._reach_after, before_it)))
+            if outer is not top:
+                is_argument = isinstance(before, ast.Call | ast.keyword | ast.Starred) and not _may_drop(call)
+                reach = min(reach, self._reach_of_step(outer, inner, is_argument=is_argument))
             before, call = outer, outer if isinstance(outer, ast.Call) else call
         return reach
-
-    def _reach_in_block(self, block: list[ast.stmt], steps: list[ast.AST]) -> Reach:
-        reach = Reach.CERTAIN
-        for statement in block:
-            if any(statement is step for step in steps):
-                return reach
-            reach = min(reach, self._reach_after(statement))
-        return Reach.CERTAIN
 
     def _reach_after(self, statement: ast.stmt) -> Reach:
         if statement not in self._after:
@@ -235,7 +234,7 @@ class Reachability:
         return self._after[statement]
 
     def _judge_end(self, statement: ast.stmt) -> Reach:
-        if statement in self._returns:
+        if statement in self.returns:
             return Reach.NEVER
         match statement:
             case ast.Return() | ast.Raise() | ast.Break() | ast.Continue():
@@ -250,13 +249,13 @@ class Reachability:
                 if is_true is not None:
                     return blocks[not is_true]
                 return Reach.LIKELY if min(blocks) < max(blocks) else min(blocks)
-        return Reach.LIKELY if _may_end_early(statement, self._returns) else Reach.CERTAIN
+        return Reach.LIKELY if _may_end_early(statement, self.returns) else Reach.CERTAIN
 
     def _reach_of_step(self, outer: ast.AST, inner: ast.AST, *, is_argument: bool) -> Reach:
         match outer:
             case ast.If() | ast.IfExp() | ast.While() if inner is not outer.test:
                 is_true = self.constant(outer.test)
-                in_body = inner is outer.body or (isinstance(outer.body, list) and any(inner is x for x in outer.body))
+                in_body = inner is outer.body or (isinstance(outer.body, list) and inner in outer.body)
                 if is_true is not None and not (isinstance(outer, ast.While) and not in_body):
                     return Reach.CERTAIN if is_true == in_body else Reach.NEVER
                 return Reach.CERTAIN if isinstance(outer, ast.While) and in_body else Reach.BRANCH
@@ -264,16 +263,16 @@ class Reachability:
                 tests = [self.constant(value) for value in itertools.takewhile(lambda x: x is not inner, outer.values)]
                 is_or = isinstance(outer.op, ast.Or)
                 return Reach.NEVER if is_or in tests else Reach.BRANCH if None in tests else Reach.CERTAIN
-            case ast.For(body=body) if any(inner is statement for statement in body):
+            case ast.For(body=body) if inner in body:
                 return Reach.NEVER if self.constant(outer.iter) is False else Reach.CERTAIN
-            case ast.For(orelse=orelse) | ast.AsyncFor(orelse=orelse) if any(inner is x for x in orelse):
+            case ast.For(orelse=orelse) | ast.AsyncFor(orelse=orelse) if inner in orelse:
                 return Reach.BRANCH if _breaks(outer) else Reach.CERTAIN
-            case ast.Compare(comparators=[_, *later]) if any(inner is x for x in later):
+            case ast.Compare(comparators=[_, *later]) if inner in later:
                 return Reach.BRANCH
             case ast.Try(handlers=[_, *_]) | ast.TryStar():  # what stands before it may raise, and be caught
                 if inner is outer.body[0]:
                     return Reach.CERTAIN
-                return Reach.BRANCH if any(inner is x for x in outer.orelse) else Reach.LIKELY
+                return Reach.BRANCH if inner in outer.orelse else Reach.LIKELY
             case ast.Call(func=function) if inner is not function and last_name(function) in _QUIET:
                 return Reach.NEVER
             case ast.Assert(msg=message) if inner is message:
@@ -329,7 +328,7 @@ class Reachability:
 
     def _only_value(self, name: str) -> object:
         """The constant that a name of the module is bound to, once; of a list or a dict the content may change."""
-        root = self._reader.root
+        root = self.reader.root
         value = root.values.get(name)
         is_bound_elsewhere = any(name in scope.bound for scope in root.scopes if scope is not root)
         if not isinstance(value, ast.Constant) or is_bound_elsewhere or name in root.rebound:
@@ -347,8 +346,8 @@ class Reachability:
             if any(map(_is_use, node.decorator_list)):
                 reach = Reach.NEVER if self._may_catch(node) else Reach.BRANCH  # it may call it, keep it or drop it
             if owner is not None:
-                body = owner.node.body if isinstance(owner.node, Function | ast.ClassDef) else self.tree.body
-                reach = min(reach, self.reach_within(body, node))
+                top = owner.node if isinstance(owner.node, Function | ast.ClassDef) else self.tree
+                reach = min(reach, self.reach_within(top, node))
             if is_generator(node):
                 reach = min(reach, Reach.LIKELY)  # to call it runs nothing of it
             self._functions[node, guard] = reach
@@ -359,7 +358,7 @@ class Reachability:
         names = {last_name(part.func if isinstance(part, ast.Call) else part) for part in node.decorator_list}
         return any(
             isinstance(inner, ast.Try) and inner.handlers
-            for scope in self._reader.root.scopes
+            for scope in self.reader.root.scopes
             if isinstance(scope.node, Function | ast.ClassDef) and scope.node.name in names
             for inner in ast.walk(scope.node)
         )
@@ -374,13 +373,13 @@ class Reachability:
             reach = Reach.CERTAIN if is_implied else self._reach_of_method(name, guard)
             reach_of_class = self._reach_of_name(owner.node.name, owner.parent, guard, needs_no_call=not is_implied)
             return min(reach, reach_of_class)
-        uses = self._reader.names.loads.get(name, [])
+        uses = self.names.loads.get(name, [])
         own_uses = (use for use in uses if use.scope.find(name) is owner)
         return self._best(own_uses, guard, needs_no_call=needs_no_call)
 
     def _reach_of_method(self, method: str, guard: Guard) -> Reach:
         """Of living code that reads an attribute of that name."""
-        uses = self._reader.names.attributes.get(method, [])
+        uses = self.names.attributes.get(method, [])
         if not uses or method.startswith("__"):
             return Reach.NEVER
         key = method, guard
@@ -396,7 +395,7 @@ class Reachability:
             reach = self.reach(use, guard)
             if use.node not in self._called:
                 name = getattr(use.node, "id", "")
-                is_caught = self._awaited is not None and name in self._reader.names.coroutines
+                is_caught = self._awaited is not None and name in self.names.coroutines
                 reach = Reach.NEVER if is_caught else reach if needs_no_call else min(reach, Reach.BRANCH)
             best = max(best, reach)
             if best is Reach.CERTAIN:
@@ -409,20 +408,20 @@ class Reachability:
         nodes = list(ast.walk(self.tree))
         keys = {node.slice for node in nodes if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Load)}
         texts = {node.value for node in nodes if isinstance(node, ast.Constant) and node not in keys}
-        keywords = {keyword.arg for use in self._reader.calls for keyword in use.node.keywords}
+        keywords = {keyword.arg for use in self.reader.calls for keyword in use.node.keywords}
         return {text for text in texts | keywords if isinstance(text, str)}
 
     @cached_property
     def _awaited(self) -> set[ast.expr] | None:
         """The only calls whose errors are certainly raised; `None` for all."""
-        is_collected = not _ERROR_ATTRIBUTES.isdisjoint(self._reader.names.attributes) or any(
-            keyword.arg == "return_exceptions" for use in self._reader.calls for keyword in use.node.keywords
+        is_collected = not _ERROR_ATTRIBUTES.isdisjoint(self.names.attributes) or any(
+            keyword.arg == "return_exceptions" for use in self.reader.calls for keyword in use.node.keywords
         )
-        return self._reader.values.awaited if is_collected else None
+        return self.reader.values.awaited if is_collected else None
 
     @cached_property
     def _has_own_managers(self) -> bool:
-        names = self._reader.names
+        names = self.names
         makers = ("contextmanager", "asynccontextmanager")
         is_made = any(name in names.loads or name in names.attributes for name in makers)
         return is_made or not names.functions.isdisjoint({"__exit__", "__aexit__"})
@@ -430,20 +429,26 @@ class Reachability:
     @cached_property
     def _called(self) -> set[ast.expr]:
         """What is called at once, with an effect at once; a mere mention of a function may never call it."""
-        values, coroutines = self._reader.values, self._reader.names.coroutines
-        idle = {call for call, _, _ in values.assigned} | {use.node for use in values.dropped}
+        awaited, coroutines = self.reader.values.awaited, self.names.coroutines
         return {
             use.node.func
-            for use in self._reader.calls
+            for use in self.reader.calls
             if last_name(use.node.func) not in coroutines
-            or use.node in values.awaited
-            or (use.node not in idle and self._awaited is None)
+            or use.node in awaited
+            or (self._awaited is None and not self._is_idle(use.node))
         }
 
+    def _is_idle(self, call: ast.Call) -> bool:
+        """Whether its value goes nowhere, or into a name."""
+        outer = self.outer(call)
+        is_kept = isinstance(outer, ast.Assign) and len(outer.targets) == 1 and isinstance(outer.targets[0], ast.Name)
+        is_dropped = isinstance(outer, ast.Expr) and outer not in self.returns
+        return is_kept or is_dropped or (isinstance(outer, ast.AnnAssign) and isinstance(outer.target, ast.Name))
+
     @cached_property
-    def _returns(self) -> set[ast.AST]:
+    def returns(self) -> set[ast.AST]:
         """Top-level `return` statements, which the check has made expressions."""
-        return set(self._reader.shape.top_level_returns)
+        return set(self.reader.shape.top_level_returns)
 
     def _is_ambiguous(self, method: str) -> bool:
         """Whether several classes have a method of that name, so that nobody knows whose is asked for."""

@@ -7,7 +7,7 @@ in whatever way, is the program's own.
 from __future__ import annotations
 
 import ast
-from collections.abc import Container, Iterator
+from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from toolfold.models import ToolSpec
@@ -28,8 +28,8 @@ from toolfold.program.reader_facts import (
     is_generator,
     position_of,
 )
+from toolfold.program.rules.analysis import Analysis
 from toolfold.program.rules.arguments import Fault, InputSignature, fault_in
-from toolfold.program.rules.reachability import Reachability
 from toolfold_guest.shared.call_style import ASYNC_PREFIX
 
 _FEW: Final = 6
@@ -51,18 +51,11 @@ class ToolCallee(NamedTuple):
 class ToolCallCheck:
     """Judges the calls and tool imports of one program."""
 
-    def __init__(
-        self, reader: ProgramReader, index: ToolIndex, known_names: Container[str], reachability: Reachability
-    ) -> None:
-        self._reader = reader
-        self._index = index
-        self._known_names = known_names
-        self._reachability = reachability
+    def __init__(self, program: Analysis) -> None:
+        self._program, self._reader, self._index = program, program.reader, program.index
         self._guesses: dict[str, str | None] = {}
         self.caught: Fault | None = None
         """The first fault in a `try` that may catch it: not certain to matter, and worth a hint."""
-        self.tools: dict[ast.AST, ToolSpec] = {}
-        """The tool of each call that was judged and found right."""
 
     def faults(self) -> Iterator[Fault]:
         """The first in the text; none where names can be bound unseen."""
@@ -71,9 +64,9 @@ class ToolCallCheck:
             if isinstance(callee, ToolCallee):
                 fault = fault_in(use.node, callee.name, self._index.signature(callee.tool))
                 if fault is None:
-                    self.tools[use.node] = callee.tool
-            if isinstance(fault, Fault) and self._reachability.reach(use, UNGUARDED):
-                if self._reachability.reach(use, _CAUGHT):
+                    self._program.tools[use.node] = callee.tool
+            if isinstance(fault, Fault) and self._program.reach(use, UNGUARDED):
+                if self._program.reach(use, _CAUGHT):
                     yield fault
                     return
                 if not use.guard & SPEAKS_OF_NAMES:
@@ -88,7 +81,7 @@ class ToolCallCheck:
             spelt = _hyphenated_name(node)
             tool = self._index.hyphenated.get(spelt or "") or self._index.names.get((spelt or "").replace("-", "_"))
             is_free = tool is not None and spelt is not None and scope.find(spelt.partition("-")[0]) is None
-            if tool is not None and is_free and self._reachability.reach(use, _CAUGHT):
+            if tool is not None and is_free and self._program.reach(use, _CAUGHT):
                 text = f"{spelt!r} is not a valid Python name; write {tool.python_name!r}"
                 yield Fault("unknown_tool", text, node)
 
@@ -131,7 +124,7 @@ class ToolCallCheck:
         attributes.reverse()
         owner = use.scope.find(node.id)
         if owner is None:
-            if node.id in self._known_names:
+            if node.id in self._program.known_names:
                 return None
             if attributes:
                 return self._in_module("tools", attributes, use) if node.id == "tools" else None

@@ -11,14 +11,14 @@ import ast
 import builtins
 import difflib
 import sys
-from collections.abc import Container, Iterator
+from collections.abc import Iterator
 from typing import Final
 
 from toolfold.program.known_names import PRESET_NAMES, READY_NAMES, ToolIndex
-from toolfold.program.reader import ProgramReader
 from toolfold.program.reader_facts import CATCHES_NAMES, MAYBE, Function, Kind, NodeUse, Scope, last_name, position_of
+from toolfold.program.rules.analysis import Analysis
 from toolfold.program.rules.arguments import Fault
-from toolfold.program.rules.reachability import LOOPS, Reach, Reachability
+from toolfold.program.rules.reachability import LOOPS, Reach
 
 _IMPLICIT: Final = frozenset({"__class__", "__qualname__", "__module__", "__path__", "_", "reveal_type"})
 _NEVER: Final = sys.maxsize
@@ -35,38 +35,31 @@ _FEW: Final = 40
 class Bindings:
     """Judges the uses of names of one program."""
 
-    def __init__(
-        self, tree: ast.Module, reader: ProgramReader, index: ToolIndex, known_names: Container[str],
-        reachability: Reachability,
-    ) -> None:  # fmt: skip
-        self._tree = tree
-        self._reader = reader
-        self._index = index
-        self._known_names = known_names
-        self._reachability = reachability
+    def __init__(self, program: Analysis) -> None:
+        self._program = program
 
     def faults(self) -> Iterator[Fault]:
         """The first in the text."""
         entries = sorted((*self._unbound(), *self._early()), key=lambda entry: position_of(entry[0]))
         for use, bound_at in entries[:_FEW]:
-            reach = self._reachability.reach(use, CATCHES_NAMES)
+            reach = self._program.reach(use, CATCHES_NAMES)
             is_told = reach >= Reach.LIKELY and (
                 bound_at
                 or self._has_fix(use)
-                or (reach is Reach.CERTAIN and not self._reachability.may_be_uncalled(use.node))
+                or (reach is Reach.CERTAIN and not self._program.may_be_uncalled(use.node))
             )
             if is_told or (reach and not bound_at and _is_slip(use)):
                 yield Fault("name", self._message(use, bound_at), use.node)
                 break
-        if self._reader.values.handled:
+        if self._program.reader.values.handled:
             yield from self._exception_faults()
 
     def _exception_faults(self) -> Iterator[Fault]:
         """Handlers of exceptions that do not exist: a slip that shows only once something was raised."""
-        for use in self._reader.values.handled[:_FEW]:
+        for use in self._program.reader.values.handled[:_FEW]:
             name, text = last_name(use.node), ""
             match use.node:
-                case ast.Name() if name not in READY_NAMES and name not in self._known_names:
+                case ast.Name() if name not in READY_NAMES and name not in self._program.known_names:
                     near = difflib.get_close_matches(name, _EXCEPTIONS, 1, _VERY_CLOSE)
                     is_own = use.scope.find(name) is not None
                     text = f"{name!r} is not defined; did you mean {near[0]!r}?" if near and not is_own else ""
@@ -75,15 +68,15 @@ class Bindings:
                 ):
                     is_own = use.scope.find(module) is not None
                     text = "" if is_own else f"there is no '{module}.{name}'; write 'except ToolError'"
-            if text and self._reachability.reach(use, CATCHES_NAMES):
+            if text and self._program.reach(use, CATCHES_NAMES):
                 yield Fault("name", text, use.node)
 
     def _unbound(self) -> Iterator[tuple[NodeUse, int]]:
-        loads, bound = self._reader.names.loads, self._reader.root.bound
+        loads, bound = self._program.names.loads, self._program.reader.root.bound
         # One by one, from a set: a difference of views, or of several at once, goes through all of the other side.
-        strange = set(loads).difference(READY_NAMES).difference(bound).difference(self._index.names)
+        strange = set(loads).difference(READY_NAMES).difference(bound).difference(self._program.index.names)
         for name in strange - _IMPLICIT if strange else ():
-            if name in self._known_names:
+            if name in self._program.known_names:
                 continue
             for use in loads[name]:
                 is_caught = use.guard & _CAUGHT
@@ -91,7 +84,7 @@ class Bindings:
                 if (
                     not is_caught
                     and use.scope.find(name) is None
-                    and not (name in _OLD and self._reachability.stands_in_branch(use.node))
+                    and not (name in _OLD and self._program.stands_in_branch(use.node))
                 ):
                     yield use, 0
 
@@ -101,16 +94,16 @@ class Bindings:
             return f"{name!r} is added to before it has a value; give it one first, such as '{name} = 0'"
         if bound_at:
             return f"{name!r} is used before it has a value; line {bound_at} is the first to give it one"
-        return f"{name!r} is not defined; {fix_for(name, use, self._reader, self._index)}"
+        return f"{name!r} is not defined; {fix_for(name, use, self._program)}"
 
     def _has_fix(self, use: NodeUse) -> bool:
-        return fix_for(use.node.id, use, self._reader, self._index) != _NO_FIX
+        return fix_for(use.node.id, use, self._program) != _NO_FIX
 
     # Bound only later
 
     def _early(self) -> Iterator[tuple[NodeUse, int]]:
         """Uses on a line before, or in the statement of, the first binding in the same block."""
-        for name, uses in self._reader.names.loads.items():
+        for name, uses in self._program.names.loads.items():
             for use in uses:
                 node, scope, guard = use
                 if guard & _CAUGHT or name not in scope.bound:
@@ -123,18 +116,16 @@ class Bindings:
         scope = use.scope
         if scope.kind not in (Kind.MODULE, Kind.FUNCTION) or name in scope.declarations:
             return False
-        is_ready = name in READY_NAMES or name in self._known_names or name in self._index.names
+        is_ready = name in READY_NAMES or name in self._program.known_names or name in self._program.index.names
         if is_ready and scope.kind is Kind.MODULE:
             return False
-        if isinstance(scope.node, ast.Lambda):
-            return False
-        body = scope.node.body if isinstance(scope.node, Function) else self._tree.body
-        path = self._reachability.path_to(use.node, body)
-        if path is None or any(isinstance(node, ast.Lambda) for node in path):
+        top = scope.node if isinstance(scope.node, Function) else self._program.tree
+        path = self._program.path_to(use.node, top)
+        if any(isinstance(node, ast.Lambda) for node in (scope.node, *path)):
             return False
         # In the first round of a loop nothing is bound yet, for what is not on a branch.
         if any(_may_bind(node, first) for node in path):
-            return use.node.lineno < first and self._reachability.reach_within(body, use.node) is Reach.CERTAIN
+            return use.node.lineno < first and self._program.reach_within(top, use.node) is Reach.CERTAIN
         if use.node.lineno < first:
             return True
         statement = next((node for node in reversed(path) if isinstance(node, ast.stmt)), None)
@@ -219,14 +210,14 @@ _VERY_CLOSE: Final = 0.8
 _MOST: Final = 2000
 
 
-def fix_for(name: str, use: NodeUse, reader: ProgramReader, index: ToolIndex) -> str:
+def fix_for(name: str, use: NodeUse, program: Analysis) -> str:
     """The next step, after `'x' is not defined; `."""
     if name in _WRITE:
         return f"write {_WRITE[name]}"
-    tool = _tool_on(name, reader, index)
+    tool = _tool_on(name, program)
     if tool is not None:
         return f"call the tool by its own name: {tool}(...)"
-    near = _nearest(name, use.scope, index)
+    near = _nearest(name, use.scope, program.index)
     if name in _MODULE_OF and near != name:
         return f"add 'from {_MODULE_OF[name]} import {name}'"
     if name in _MODULES:
@@ -248,12 +239,12 @@ def _scopes_around(scope: Scope | None) -> Iterator[Scope]:
         scope = scope.parent
 
 
-def _tool_on(name: str, reader: ProgramReader, index: ToolIndex) -> str | None:
+def _tool_on(name: str, program: Analysis) -> str | None:
     """The tool in `client.get_users(...)`, where there is no `client`."""
-    for use in reader.calls:
+    for use in program.reader.calls:
         function = use.node.func
         if isinstance(function, ast.Attribute) and isinstance(function.value, ast.Name) and function.value.id == name:
-            tool = index.names.get(function.attr)
+            tool = program.index.names.get(function.attr)
             if tool is not None:
                 return tool.python_name
     return None

@@ -7,11 +7,10 @@ no type relies on it in the next round.
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any, Final
 
-from toolfold.models import ProblemKind, ToolSpec
-from toolfold.program.reader import ProgramReader
+from toolfold.models import ProblemKind
 from toolfold.program.reader_facts import (
     CATCHES_ATTRIBUTES,
     CATCHES_KEYS,
@@ -20,15 +19,13 @@ from toolfold.program.reader_facts import (
     Function,
     Guard,
     Kind,
-    NodeUse,
     Scope,
     is_generator,
     last_name,
 )
 from toolfold.program.rules import value_uses
-from toolfold.program.rules.arguments import Fault, InputSignature
-from toolfold.program.rules.own_functions import own_function
-from toolfold.program.rules.reachability import Reachability
+from toolfold.program.rules.analysis import Analysis
+from toolfold.program.rules.arguments import Fault
 from toolfold.program.rules.value_types import (
     BOOL,
     DICT,
@@ -66,12 +63,9 @@ ITEMS: Final = "[]"
 class Expressions:
     """The state of a walk over a program, and the types of expressions in it."""
 
-    def __init__(
-        self, reader: ProgramReader, tools: Mapping[ast.AST, ToolSpec],
-        signature: Callable[[ToolSpec], InputSignature], reachability: Reachability, unsure: frozenset[str],
-    ) -> None:  # fmt: skip
-        self._reader, self._tools, self._signature, self._reachability = reader, tools, signature, reachability
-        self._unsure = unsure
+    def __init__(self, program: Analysis, unsure: frozenset[str]) -> None:
+        reader = program.reader
+        self._program, self._unsure = program, unsure
         """Keys whose values may be others than the type says, `ITEMS` for those of lists, `ANY_KEY` for all."""
         self.stored: set[str] = set()
         self.reports: list[tuple[Fault, Guard]] = []
@@ -89,11 +83,10 @@ class Expressions:
         self._is_quiet = self._is_inner = self._is_settled = False
         self._opaque = {name for scope in reader.root.scopes for name in scope.declarations}
         self._has_generators = not reader.shape.kinds.isdisjoint((ast.Yield, ast.YieldFrom))
-        self._callees = {use.node.func for use in reader.calls}
         for use in reader.calls:
             if last_name(use.node.func) in _ASKING:
                 self._opaque.update(node.id for node in ast.walk(use.node) if isinstance(node, ast.Name))
-        if any(use.node not in self._callees for name in _ADDING for use in reader.names.attributes.get(name, ())):
+        if any(use.node not in program.callees for name in _ADDING for use in reader.names.attributes.get(name, ())):
             self.stored.add(ANY_KEY)  # handed over, to be called on who knows what
 
     def _report(self, node: ast.AST, message: str, value: Type, guard: Guard, kind: ProblemKind | None = None) -> None:
@@ -141,8 +134,8 @@ class Expressions:
         start, calls = owner.values.get(name), list[ast.Call]()
         if name in owner.rebound or not isinstance(start, ast.List) or start.elts:
             return []
-        uses = [use for use in self._reader.names.loads[name] if use.scope.find(name) is owner]
-        for path in map(self._reachability.around, uses):
+        uses = [use for use in self._program.names.loads[name] if use.scope.find(name) is owner]
+        for path in map(self._program.around, uses):
             match path[-1] if path else None:
                 case ast.For() | ast.comprehension() | ast.FormattedValue() | ast.If() | ast.Starred():
                     pass
@@ -390,16 +383,16 @@ class Expressions:
 
     def _is_tested(self, key: str) -> bool:
         """Whether the program asks somewhere if a key is there."""
-        return key in self._reachability.texts and any(
+        return key in self._program.texts and any(
             isinstance(node, ast.Compare) and isinstance(node.left, ast.Constant) and node.left.value == key
-            for node in ast.walk(self._reachability.tree)
+            for node in ast.walk(self._program.tree)
         )
 
     # object: whatever a constant of the program is.
     def _value_at(self, node: ast.Subscript, value: ValueType, key: object) -> Type:
         keys = value.keys
         if keys is not None and key not in keys and ANY_KEY not in self._unsure and isinstance(key, str | int):
-            if key not in self._reachability.texts:
+            if key not in self._program.texts:
                 self._report(node, value_uses.no_key(value, key), value, CATCHES_KEYS)
             return None
         if isinstance(key, str) and ANY_KEY not in self._unsure and key not in self._unsure:
@@ -409,7 +402,7 @@ class Expressions:
     def _await(self, node: ast.Await) -> Type:
         inner = node.value
         call = _call_before(inner)
-        if call is not None and call in self._tools:
+        if call is not None and call in self._program.tools:
             self._report(inner, value_uses.early(inner, call), None, GUARDED, "not_awaited")
             self.type_of(call)
             return None
@@ -422,10 +415,12 @@ class Expressions:
     # Calls
 
     def _call(self, node: ast.Call) -> Type:
-        function, tool = node.func, self._tools.get(node)
+        function, tool = node.func, self._program.tools.get(node)
         if tool is not None:
             types, keywords = self._given(node)
-            for argument, message in value_uses.wrong_arguments(node, tool, self._signature(tool), types, keywords):
+            for argument, message in value_uses.wrong_arguments(
+                node, tool, self._program.index.signature(tool), types, keywords
+            ):
                 self._report(argument, message, None, GUARDED)
             reply = from_schema(tool.output_schema, tool.output_schema, tool.python_name)
             return ValueType(name="call", item=reply, tool=tool.python_name)
@@ -437,7 +432,7 @@ class Expressions:
             self._report(node, value_uses.not_called(node, used(value) or value), value, CATCHES_TYPES)
             return None
         path = self._path(function)
-        own = own_function(NodeUse(node, self._scope, 0), self._reader) if isinstance(function, ast.Name) else None
+        own = self._program.own_function(function, self._scope)
         if own is not None and not any(own.name in names for names in self._inner):
             return self._own_call(own, node, types, keywords)
         return self._library(path, node, types) if path else None
@@ -469,15 +464,11 @@ class Expressions:
 
     def _path(self, node: ast.expr) -> str:
         """`asyncio.gather`, however it was imported; `len` for a builtin."""
-        names: list[str] = []
-        while isinstance(node, ast.Attribute):
-            names.append(node.attr)
-            node = node.value
-        if not isinstance(node, ast.Name) or any(node.id in inner for inner in self._inner):
-            return ""
-        owner = self._scope.find(node.id)
-        root = node.id if owner is None else owner.bound[node.id].replace(":", ".")
-        return ".".join((root, *reversed(names))) if root else ""
+        root = node
+        while isinstance(root, ast.Attribute):
+            root = root.value
+        is_inner = isinstance(root, ast.Name) and any(root.id in inner for inner in self._inner)
+        return "" if is_inner else self._program.path_of(node, self._scope)
 
     def _lambdas(self, node: ast.Call, *types: Type) -> list[Type]:
         """Look at the functions among the arguments; the types that they give."""
@@ -548,11 +539,13 @@ class Expressions:
             return value.field(key) if isinstance(required, list) and key in required else None
         message = value_uses.no_key(value, key)
         if not self._is_quiet:
-            reads = {node.slice for node in ast.walk(self._reachability.tree) if isinstance(node, ast.Subscript)}
+            reads = {node.slice for node in ast.walk(self._program.tree) if isinstance(node, ast.Subscript)}
             reads |= {
-                use.node.args[0] for use in self._reader.calls if last_name(use.node.func) == "get" and use.node.args
+                use.node.args[0]
+                for use in self._program.reader.calls
+                if last_name(use.node.func) == "get" and use.node.args
             }
-            constants = (other for other in ast.walk(self._reachability.tree) if isinstance(other, ast.Constant))
+            constants = (other for other in ast.walk(self._program.tree) if isinstance(other, ast.Constant))
             if not any(other.value == key and other not in reads for other in constants):
                 self.reports.append((Fault("reply", message, node, is_certain="did you mean" in message), GUARDED))
         return None

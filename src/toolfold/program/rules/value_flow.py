@@ -10,8 +10,6 @@ import ast
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final
 
-from toolfold.models import ToolSpec
-from toolfold.program.reader import ProgramReader
 from toolfold.program.reader_facts import (
     CATCHES_KEYS,
     GUARDED,
@@ -23,22 +21,21 @@ from toolfold.program.reader_facts import (
     is_generator,
     last_name,
 )
-from toolfold.program.rules.arguments import Fault, InputSignature
-from toolfold.program.rules.reachability import Reachability
+from toolfold.program.rules.analysis import Analysis
+from toolfold.program.rules.arguments import Fault
 from toolfold.program.rules.value_expressions import ANY_KEY, ITEMS, Expressions, parameters_of
 from toolfold.program.rules.value_types import NONE, Type, join, join_all, of_method
 
 _MOST_ROUNDS: Final = 4
 
 
-def type_faults(
-    reader: ProgramReader, tools: Mapping[ast.AST, ToolSpec],
-    signature: Callable[[ToolSpec], InputSignature], reachability: Reachability,
-) -> Iterator[Fault]:  # fmt: skip
-    """Faults in no order; `tools` are those that calls certainly go to."""
+def type_faults(program: Analysis) -> Iterator[Fault]:
+    """Faults in no order."""
+    if not any(tool.output_schema for tool in program.tools.values()):
+        return
     unsure: frozenset[str] = frozenset()
     for _ in range(_MOST_ROUNDS):
-        flow = _Flow(reader, tools, signature, reachability, unsure)
+        flow = _Flow(program, unsure)
         try:
             flow.walk()
         except RecursionError:
@@ -49,19 +46,19 @@ def type_faults(
     else:
         return
     for fault, guard in flow.reports:
-        use = _use_of(fault.node, reader)
-        if use is not None and _fails(fault, use._replace(node=fault.node), guard, reachability):
+        use = _use_of(fault.node, program)
+        if use is not None and _fails(fault, use._replace(node=fault.node), guard, program):
             yield fault._replace(node=getattr(fault.node, "slice", fault.node)) if guard == CATCHES_KEYS else fault
 
 
-def _fails(fault: Fault, use: NodeUse, guard: Guard, reachability: Reachability) -> bool:
+def _fails(fault: Fault, use: NodeUse, guard: Guard, program: Analysis) -> bool:
     """Whether a run comes to a use, or may come to it by a test that is not about the value."""
-    if reachability.runs(use, guard):
+    if program.runs(use, guard):
         return True
-    if not reachability.may_come_to(use, guard):
+    if not program.may_come_to(use, guard):
         return False
     names = {node.id for node in ast.walk(use.node) if isinstance(node, ast.Name)}
-    for test in () if "did you mean" in fault.message else reachability.tests_before(use):
+    for test in () if "did you mean" in fault.message else program.tests_before(use):
         # `row["age"] > 3` says nothing about what `row` is, but may well say what keys it has.
         parts = {node.value for node in ast.walk(test) if isinstance(node, ast.Subscript) and guard != CATCHES_KEYS}
         if any(isinstance(node, ast.Name) and node.id in names and node not in parts for node in ast.walk(test)):
@@ -69,17 +66,17 @@ def _fails(fault: Fault, use: NodeUse, guard: Guard, reachability: Reachability)
     return True
 
 
-def _use_of(top: ast.AST, reader: ProgramReader) -> NodeUse | None:
+def _use_of(top: ast.AST, program: Analysis) -> NodeUse | None:
     """The scope and the `try` of a node, from a name, an attribute or a call in it."""
     for node in ast.walk(top):
         uses: Iterable[NodeUse] = ()
         match node:
             case ast.Name(id=name):
-                uses = reader.names.loads.get(name, ())
+                uses = program.names.loads.get(name, ())
             case ast.Attribute(attr=name):
-                uses = reader.names.attributes.get(name, ())
+                uses = program.names.attributes.get(name, ())
             case ast.Call():
-                uses = reader.calls
+                uses = program.reader.calls
         for use in uses:
             if use.node is node:
                 return use
@@ -89,16 +86,16 @@ def _use_of(top: ast.AST, reader: ProgramReader) -> NodeUse | None:
 class _Flow(Expressions):
     """Statements, functions and branches. Handlers of statements say whether they end their block."""
 
-    def __init__(self, *arguments: Any) -> None:
-        super().__init__(*arguments)
+    def __init__(self, program: Analysis, unsure: frozenset[str]) -> None:
+        super().__init__(program, unsure)
         self._results: dict[ast.AST, Type] = {}
         self._returned: list[Type] = []
         self._exits: list[dict[str, Type]] = []
         self._stored_names: dict[ast.AST, set[str]] = {}
 
     def walk(self) -> None:
-        self._block(self._reachability.tree.body)
-        scopes = [scope for scope in self._reader.root.scopes if isinstance(scope.node, Function)]
+        self._block(self._program.tree.body)
+        scopes = [scope for scope in self._program.reader.root.scopes if isinstance(scope.node, Function)]
         for scope in scopes:
             self._function(scope, {})
         self._is_settled = True
@@ -107,7 +104,7 @@ class _Flow(Expressions):
             is_method = scope.parent is not None and scope.parent.kind is Kind.CLASS
             if any(arguments.values()) or (is_method and any(self._attributes.values())):
                 self._function(scope, arguments)
-        classes = [scope for scope in self._reader.root.scopes if scope.kind is Kind.CLASS]
+        classes = [scope for scope in self._program.reader.root.scopes if scope.kind is Kind.CLASS]
         for name in self._changed_attributes:
             value = self._attributes.get(name)
             if value is None or value.schema is not None:
@@ -131,7 +128,7 @@ class _Flow(Expressions):
     def result_of(self, function: Function) -> Type:
         if function not in self._results:
             self._results[function] = None  # while it is looked for: it may call itself
-            scope = next((scope for scope in self._reader.root.scopes if scope.node is function), None)
+            scope = next((scope for scope in self._program.reader.root.scopes if scope.node is function), None)
             if scope is not None and not (self._has_generators and is_generator(function)):
                 was_quiet, self._is_quiet = self._is_quiet, True
                 self._results[function] = self._function(scope, {})
@@ -144,7 +141,7 @@ class _Flow(Expressions):
         assert isinstance(node, Function)
         if scope.parent is None or scope.parent.kind is Kind.CLASS or node.decorator_list:
             return {}
-        if not all(use.node in self._callees for use in self._reader.names.loads.get(node.name, ())):
+        if not all(use.node in self._program.callees for use in self._program.names.loads.get(node.name, ())):
             return {}
         return {name: self._arguments.get((node, name)) for name in parameters_of(node) if name not in self._opaque}
 

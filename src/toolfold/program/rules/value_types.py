@@ -101,6 +101,7 @@ BOOL: Final = ValueType(name="bool")
 NONE: Final = ValueType(name="None")
 DICT: Final = ValueType(name="dict")
 LIST: Final = ValueType(name="list")
+SET: Final = ValueType(name="set")
 TEXTS: Final = ValueType(name="list", item=STR)
 
 
