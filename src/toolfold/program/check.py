@@ -176,21 +176,31 @@ def _faults(
         return
     if not has_stdin:
         yield from input_faults(program)
-    for faults in _late_rules():
+    always, of_functions, of_attributes, of_replies = _late_rules()
+    rules = always
+    if names.functions:
+        rules += of_functions
+    if names.attributes or reader.imports:
+        rules += of_attributes
+    if program.tools:
+        rules += of_replies
+    for faults in rules:
         yield from faults(program)
 
 
 @cache
-def _late_rules() -> tuple[Callable[[Analysis], Iterator[Fault]], ...]:
-    """Imported when they are asked: a command with a plain program need not wait for them."""
+def _late_rules() -> tuple[tuple[Callable[[Analysis], Iterator[Fault]], ...], ...]:
+    """Rules by what a program must have; imported when they are asked: a plain program need not wait for them."""
     from toolfold.program.rules import misused_values, own_functions  # noqa: PLC0415
     from toolfold.program.rules.silent_mistakes import silent_faults  # noqa: PLC0415
     from toolfold.program.rules.value_flow import type_faults  # noqa: PLC0415
 
     return (
-        argv_faults, outward_faults, library_faults, *misused_values.RULES, *own_functions.RULES, silent_faults,
-        type_faults,
-    )  # fmt: skip
+        (outward_faults, *misused_values.RULES, own_functions.class_faults, silent_faults),
+        (own_functions.arity_faults, misused_values.value_faults),
+        (argv_faults, library_faults, own_functions.attribute_faults),
+        (misused_values.stream_faults, type_faults),
+    )
 
 
 def _is_plain(program: Analysis) -> bool:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 import builtins
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
 from enum import Enum
 from operator import attrgetter
 from typing import Any, Final, NamedTuple, TypeAlias
@@ -26,7 +25,6 @@ class Kind(Enum):
     COMPREHENSION = "comprehension"
 
 
-@dataclass(slots=True, eq=False, repr=False)
 class Scope:
     """The names bound in one block of a program.
 
@@ -34,31 +32,28 @@ class Scope:
     `tools.hr:price` for a member. Two different meanings make it opaque.
     """
 
-    kind: Kind
-    parent: Scope | None = None
-    can_await: bool = False
-    node: ast.AST | None = None
-    """The function or class that opens it."""
-    yields: bool = False
-    returns: bool = False
-    """Whether a `return` in it has a value."""
-    root: Scope = field(init=False)
-    scopes: list[Scope] = field(init=False)
-    """All of the program, whichever of them is asked."""
-    bound: dict[str, str] = field(default_factory=dict)
-    rebound: set[str] = field(default_factory=set)
-    first: dict[str, int] = field(default_factory=dict)
-    """The first line that binds each name; 0 for a parameter."""
-    functions: dict[str, ast.FunctionDef | ast.AsyncFunctionDef] = field(default_factory=dict)
-    values: dict[str, ast.expr] = field(default_factory=dict)
-    """Value of each name by a plain assignment; it may have others, see `rebound`."""
-    declarations: dict[str, bool] = field(default_factory=dict)
-    """Names declared `global` (true) or `nonlocal` (false)."""
-
-    def __post_init__(self) -> None:
-        self.root = self if self.parent is None else self.parent.root
-        self.scopes = [] if self.parent is None else self.parent.scopes
+    def __init__(
+        self, kind: Kind, parent: Scope | None = None, can_await: bool = False, node: ast.AST | None = None
+    ) -> None:
+        self.kind, self.parent, self.can_await = kind, parent, can_await
+        self.node = node
+        """The function or class that opens it."""
+        self.yields = False
+        self.returns = False
+        """Whether a `return` in it has a value."""
+        self.root: Scope = self if parent is None else parent.root
+        self.scopes: list[Scope] = [] if parent is None else parent.scopes
+        """All of the program, whichever of them is asked."""
         self.scopes.append(self)
+        self.bound: dict[str, str] = {}
+        self.rebound: set[str] = set()
+        self.first: dict[str, int] = {}
+        """The first line that binds each name; 0 for a parameter."""
+        self.functions: dict[str, ast.FunctionDef | ast.AsyncFunctionDef] = {}
+        self.values: dict[str, ast.expr] = {}
+        """Value of each name by a plain assignment; it may have others, see `rebound`."""
+        self.declarations: dict[str, bool] = {}
+        """Names declared `global` (true) or `nonlocal` (false)."""
 
     def bind(self, name: str, meaning: str = OPAQUE, line: int | None = 0) -> None:
         """Note that a statement gives `name` a value; without a line, one that needs an earlier value itself."""
@@ -160,54 +155,54 @@ class NodeUse(NamedTuple):
 position_of: Final[Callable[[NodeUse], tuple[int, int]]] = attrgetter("node.lineno", "node.col_offset")
 
 
-@dataclass(slots=True)
 class NameFacts:
     """Names that are defined, imported and read."""
 
-    loads: dict[str, list[NodeUse]] = field(default_factory=dict)
-    functions: set[str] = field(default_factory=set)
-    coroutines: set[str] = field(default_factory=set)
-    """Names of all functions defined with `async`."""
-    attributes: dict[str, list[NodeUse]] = field(default_factory=dict)
-    set_attributes: set[str] = field(default_factory=set)
-    """Every attribute that is given a value."""
-    attribute_uses: list[NodeUse] = field(default_factory=list)
-    modules: set[str] = field(default_factory=set)
-    """First parts of imported modules."""
-    is_dynamic: bool = False
-    """Names may be bound in ways that cannot be seen here."""
-    mentions_files: bool = False
-    """A text in it names a file of Python, which it may write and import."""
+    def __init__(self) -> None:
+        self.loads: dict[str, list[NodeUse]] = {}
+        self.functions: set[str] = set()
+        self.coroutines: set[str] = set()
+        """Names of all functions defined with `async`."""
+        self.attributes: dict[str, list[NodeUse]] = {}
+        self.set_attributes: set[str] = set()
+        """Every attribute that is given a value."""
+        self.attribute_uses: list[NodeUse] = []
+        self.modules: set[str] = set()
+        """First parts of imported modules."""
+        self.is_dynamic = False
+        """Names may be bound in ways that cannot be seen here."""
+        self.mentions_files = False
+        """A text in it names a file of Python, which it may write and import."""
 
 
-@dataclass(slots=True)
 class ValueFacts:
     """Uses of values."""
 
-    awaited: set[ast.expr] = field(default_factory=set)
-    subtractions: list[NodeUse] = field(default_factory=list)
-    async_uses: list[tuple[NodeUse, str]] = field(default_factory=list)
-    """Values of `async for` and `async with`, with the second word."""
-    handled: list[NodeUse] = field(default_factory=list)
-    """Types of exception handlers."""
-    braces: list[NodeUse] = field(default_factory=list)
-    """Texts with a brace that are neither f-strings nor docstrings."""
+    def __init__(self) -> None:
+        self.awaited: set[ast.expr] = set()
+        self.subtractions: list[NodeUse] = []
+        self.async_uses: list[tuple[NodeUse, str]] = []
+        """Values of `async for` and `async with`, with the second word."""
+        self.handled: list[NodeUse] = []
+        """Types of exception handlers."""
+        self.braces: list[NodeUse] = []
+        """Texts with a brace that are neither f-strings nor docstrings."""
 
 
-@dataclass(slots=True)
 class ShapeFacts:
     """Facts that decide whether CPython can compile the tree at a known cost."""
 
-    kinds: set[type[ast.AST]] = field(default_factory=set)
-    top_level_returns: list[ast.Return] = field(default_factory=list)
-    tries_with_finally: list[ast.Try] = field(default_factory=list)
-    long_tries: list[ast.Try] = field(default_factory=list)
-    """Those with several handlers."""
-    raises: list[NodeUse] = field(default_factory=list)
-    is_odd: bool = False
-    """Whether a function, a class or a handler may be one that CPython does not compile."""
-    captures: int = 0
-    most_loops: int = 0
+    def __init__(self) -> None:
+        self.kinds: set[type[ast.AST]] = set()
+        self.top_level_returns: list[ast.Return] = []
+        self.tries_with_finally: list[ast.Try] = []
+        self.long_tries: list[ast.Try] = []
+        """Those with several handlers."""
+        self.raises: list[NodeUse] = []
+        self.is_odd = False
+        """Whether a function, a class or a handler may be one that CPython does not compile."""
+        self.captures = 0
+        self.most_loops = 0
 
 
 # ----------------------------------------------------------------------------------------------------

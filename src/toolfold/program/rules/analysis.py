@@ -28,13 +28,14 @@ class Analysis(Reachability):
     def __init__(self, tree: ast.Module, reader: ProgramReader, index: ToolIndex, known_names: Container[str]) -> None:
         super().__init__(tree, reader)
         self.index, self.known_names = index, known_names
+        self.callees: set[ast.expr] = {use.node.func for use in reader.calls}
         self.tools: dict[ast.AST, ToolSpec] = {}
         """The tool of each call that was judged and found right."""
 
     @cached_property
-    def callees(self) -> set[ast.expr]:
-        """What is called, where it stands."""
-        return {use.node.func for use in self.reader.calls}
+    def arguments(self) -> dict[ast.expr, ast.Call]:
+        """What calls are given by position, with the call."""
+        return {argument: use.node for use in self.reader.calls for argument in use.node.args}
 
     @cached_property
     def presets(self) -> tuple[str, ...]:
@@ -87,8 +88,6 @@ class Analysis(Reachability):
     @cached_property
     def classes(self) -> dict[tuple[Scope, str], Scope]:
         """By the scope that binds them and their name."""
-        if ast.ClassDef not in self.reader.shape.kinds:
-            return {}
         scopes = [scope for scope in self.reader.root.scopes if scope.kind is Kind.CLASS]
         return {(_outer(scope), scope.node.name): scope for scope in scopes if isinstance(scope.node, ast.ClassDef)}
 

@@ -238,7 +238,9 @@ def input_faults(program: Analysis) -> Iterator[Fault]:
 def argv_faults(program: Analysis) -> Iterator[Fault]:
     """`sys.argv[1]` in a program, which has no command line; unless it fills the list itself."""
     uses = program.names.attributes.get("argv", ())
-    attributes = [use for uses in program.names.attributes.values() for use in uses] if uses else []
+    if not uses:
+        return
+    attributes = [use for uses in program.names.attributes.values() for use in uses]
     is_changed = "argv" in program.names.set_attributes or any(
         isinstance(use.node.value, ast.Attribute) and use.node.value.attr == "argv" for use in attributes
     )
@@ -298,9 +300,10 @@ _MEANT: Final = {
 
 def library_faults(program: Analysis) -> Iterator[Fault]:
     """Attributes and imports of names that a module or class of the standard library lacks, in no order."""
-    names, presets = program.names, program.presets
+    names = program.names
     if not names.modules.isdisjoint(_MOCKS):
         return
+    presets = program.presets
     for use in names.attribute_uses:
         owner, path = use.scope.find(use.node.value.id), use.node.value.id
         if owner is not None:

@@ -114,8 +114,8 @@ def _unawaited(use: NodeUse, program: Analysis, *, is_gather: bool) -> Fault | N
 
 def _is_wasted(call: ast.Call, scope: Scope, program: Analysis) -> bool:
     """Whether a coroutine stands where none can be used, or only where its name is read."""
-    if _is_lost(call, scope, program):
-        return True
+    if call in program.arguments or _is_lost(call, scope, program):
+        return _is_lost(call, scope, program)
     match program.outer(call):
         case ast.Assign(targets=[ast.Name(id=name)]) | ast.AnnAssign(target=ast.Name(id=name)):
             is_plain = scope.kind in (Kind.MODULE, Kind.FUNCTION) and name not in scope.declarations
@@ -131,10 +131,11 @@ def _is_wasted(call: ast.Call, scope: Scope, program: Analysis) -> bool:
 
 
 def _is_lost(node: ast.expr, scope: Scope, program: Analysis) -> bool:
-    match program.outer(node):
-        case ast.Call(func=ast.Name(id=name), args=arguments) if node in arguments:
-            return name in _NO_COROUTINE and scope.find(name) is None
-    return is_misplaced(node, program)
+    call = program.arguments.get(node)
+    if call is None:
+        return is_misplaced(node, program)
+    name = call.func.id if isinstance(call.func, ast.Name) else ""
+    return name in _NO_COROUTINE and scope.find(name) is None
 
 
 def _is_dropped(node: ast.expr, program: Analysis) -> bool:
@@ -219,31 +220,33 @@ def uncalled_value_faults(program: Analysis) -> Iterator[Fault]:
 def _uncalled_uses(program: Analysis) -> Iterator[tuple[NodeUse, bool]]:
     """Names and attributes that may be functions where none makes sense, and whether one raises there."""
     names, root = program.names, program.reader.root
-    callees, scopes, loads = program.callees, root.scopes, names.loads
-    own = names.functions | {name for _, name in program.classes} | (program.index.names.keys() & loads.keys())
-    aliases = [
-        name
-        for scope in scopes
-        for name, value in scope.values.items()
-        if (value.__class__ is ast.Name and value.id in own)
-        or (value.__class__ is ast.Attribute and _may_be_method(value, scope, program))
-    ]
-    own.update(aliases)
-    imports = root.bound if program.reader.imports else {}
-    modules = {name for scope in scopes for name in scope.bound if scope.bound[name] in _COMMON_MODULES}
-    uses = [
-        (use, name in own)
-        for name in loads
-        if name in own or name in _BUILTIN_FUNCTIONS or ":" in imports.get(name, "")
-        for use in loads[name]
-        if use.node not in callees
-    ]
+    callees, loads, scopes, imports = program.callees, names.loads, root.scopes, {}
+    own, aliases, modules = names.functions | (program.index.names.keys() & loads.keys()), set(), set()
+    if ast.ClassDef in program.reader.shape.kinds:
+        own.update(name for _, name in program.classes)
+    for scope in scopes:
+        for name, value in scope.values.items():
+            if isinstance(value, ast.Name):
+                is_alias = value.id in own
+            else:
+                is_alias = isinstance(value, ast.Attribute) and _may_be_method(value, scope, program)
+            if is_alias:
+                aliases.add(name)
+    own |= aliases
+    if program.reader.imports:
+        imports = root.bound
+        modules = {name for scope in scopes for name in scope.bound if scope.bound[name] in _COMMON_MODULES}
+    uses = []
+    for name, named in loads.items():
+        if name in own or name in _BUILTIN_FUNCTIONS or ":" in imports.get(name, ""):
+            uses += [(use, name in own) for use in named if use.node not in callees]
     for name, attributes in names.attributes.items():
         if name in _METHODS or name in names.functions:
             uses += [(use, True) for use in attributes if use.node not in callees]
-    for use in names.attribute_uses if modules else ():
-        if use.node.value.id in modules and use.node not in callees:
-            uses.append((use, False))
+    if modules:
+        uses += [
+            (use, False) for use in names.attribute_uses if use.node.value.id in modules and use.node not in callees
+        ]
     for use, is_own in uses:
         is_raising = _raises(use.node, program, is_own=is_own)
         if is_raising is not None:
@@ -261,17 +264,21 @@ def _may_be_method(node: ast.Attribute, scope: Scope, program: Analysis) -> bool
 
 def _raises(node: ast.expr, program: Analysis, *, is_own: bool) -> bool | None:
     """Whether a function raises where it stands; `None` where it may make sense."""
-    outer = program.outer(node)
-    if isinstance(outer, ast.Call):
+    call = program.arguments.get(node)
+    if call is not None:
         consumers = _CALLS_COROUTINE if last_name(node) in program.names.coroutines else _CONSUMING
-        callee = last_name(outer.func)
-        return callee != "print" if callee in consumers and node in outer.args else None
+        callee = last_name(call.func)
+        return callee != "print" if callee in consumers else None
+    if isinstance(node, ast.Name) and not is_own:
+        return None
+    outer = program.outer(node)
     if isinstance(outer, ast.GeneratorExp) and isinstance(node, ast.Attribute):
-        call = program.outer(outer)
-        return True if isinstance(call, ast.Call) and last_name(call.func) == "join" else None
-    kinds = _PLACES if isinstance(node, ast.Name) else _METHOD_PLACES
-    is_judged = is_own and (isinstance(outer, ast.Await) or is_misplaced(node, program))
-    return kinds.get(type(outer)) if is_judged else None
+        call = program.arguments.get(outer)
+        return True if call is not None and last_name(call.func) == "join" else None
+    is_raising = (_PLACES if isinstance(node, ast.Name) else _METHOD_PLACES).get(outer.__class__)
+    if is_raising is None or not is_own:
+        return None
+    return is_raising if isinstance(outer, ast.Await) or is_misplaced(node, program) else None
 
 
 def _uncalled_fault(use: NodeUse, places: Container[ast.AST], program: Analysis) -> Fault | None:
@@ -504,7 +511,8 @@ def _generator_fault(use: NodeUse, function: Function, program: Analysis) -> Fau
 # Tools used as something else than a function, and replies as streams: `tool.invoke`, `await tool`.
 
 _OF_FUNCTIONS: Final = frozenset({*dir(lambda: None), "pages"})
-_FEW: Final = 20
+_MOST_USES: Final = 200
+"""Of one tool."""
 
 
 def tool_use_faults(program: Analysis) -> Iterator[Fault]:
@@ -521,12 +529,16 @@ def tool_use_faults(program: Analysis) -> Iterator[Fault]:
 def _tool_uses(program: Analysis) -> Iterator[NodeUse]:
     """Tools that are not called where they stand, and `tools` that is subscripted."""
     names = program.names
-    callees = program.callees
-    for name in program.index.names.keys() & names.loads.keys():
-        if name not in PRESET_NAMES:
-            yield from [use for use in names.loads[name] if use.node not in callees][:_FEW]
+    named = [
+        use
+        for name in program.index.names.keys() & names.loads.keys()
+        if name not in PRESET_NAMES
+        for use in names.loads[name][:_MOST_USES]
+    ]
     if "tools" in names.loads:
-        yield from (use for use in names.attribute_uses if use.node.value.id == "tools" and use.node not in callees)
+        named += [use for use in names.attribute_uses if use.node.value.id == "tools"]
+    yield from (use for use in named if use.node not in program.callees and use.node not in program.arguments)
+    if "tools" in names.loads:
         for use in program.reader.calls:
             function = use.node.func
             if function.__class__ is ast.Subscript and last_name(function.value) == "tools":
@@ -544,22 +556,27 @@ def _tool_fault(node: ast.expr, program: Analysis) -> Fault | None:
     name, prefix = last_name(node), "tools." if isinstance(node, ast.Attribute) else ""
     if name not in index.names:
         return None
-    call, message, outer = prefix + _call_of(name, program), "", program.outer(node)
+    change, outer = "", program.outer(node)
+    if outer.__class__ not in _METHOD_PLACES:
+        return None
     match outer:
         case ast.Attribute(attr=attribute, ctx=ast.Load()):
             if attribute in _OF_FUNCTIONS or attribute in program.names.set_attributes:
                 return None
-            text = f"{prefix + name!r} is a function, which has no {attribute!r}; call it: await {call}"
-            return Fault("unknown_tool", text, outer)
+            text = f"{prefix + name!r} is a function, which has no {attribute!r}; call it: await "
+            return Fault("unknown_tool", text + prefix + _call_of(name, program), outer)
         case ast.Await():
-            message = f"await {call}"
+            change = "await {}"
         case ast.For(iter=part) | ast.AsyncFor(iter=part) | ast.comprehension(iter=part) if part is node:
-            message = f"for ... in await {call}"
+            change = "for ... in await {}"
         case ast.FormattedValue(conversion=-1):
-            message = f"{{await {call}}}"
+            change = "{{await {}}}"
         case ast.Subscript(value=part, ctx=ast.Load()) if part is node:
-            message = f"(await {call})[...]"
-    return Fault("not_awaited", f"{prefix + name!r} is not called; write '{message}'", node) if message else None
+            change = "(await {})[...]"
+    if not change:
+        return None
+    change = change.format(prefix + _call_of(name, program))
+    return Fault("not_awaited", f"{prefix + name!r} is not called; write '{change}'", node)
 
 
 def _call_of(name: str, program: Analysis) -> str:
@@ -578,4 +595,4 @@ def stream_faults(program: Analysis) -> Iterator[Fault]:
             yield Fault("reply", f"the reply of {name!r} cannot be used in 'async {word}'; write '{right}'", use.node)
 
 
-RULES: Final = (coroutine_faults, uncalled_value_faults, value_faults, tool_use_faults, stream_faults)
+RULES: Final = (coroutine_faults, uncalled_value_faults, tool_use_faults)

@@ -27,7 +27,7 @@ _TYPES: Final[dict[type[ast.expr], ValueType]] = {
 
 def arity_faults(program: Analysis) -> Iterator[Fault]:
     """Faults in no order."""
-    if not program.names.functions or not _PATCHED.isdisjoint(program.names.set_attributes):
+    if not _PATCHED.isdisjoint(program.names.set_attributes):
         return
     for use in program.reader.calls:
         function = program.own_function(use.node.func, use.scope)
@@ -84,7 +84,7 @@ def attribute_faults(program: Analysis) -> Iterator[Fault]:
 
 def class_faults(program: Analysis) -> Iterator[Fault]:
     """Faults in no order."""
-    if not program.classes:
+    if ast.ClassDef not in program.reader.shape.kinds:
         return
     names = program.names.set_attributes.union(*(scope.bound for scope in program.classes.values()))
     least = Reach.LIKELY if "hasattr" in program.names.loads else Reach.BRANCH
@@ -175,6 +175,3 @@ def _dataclass_arguments(node: ast.ClassDef) -> ast.arguments | None:
         if field.value is not None and not is_needed:
             defaults.append(field.value)
     return ast.arguments(posonlyargs=[], args=names, kwonlyargs=[], kw_defaults=[], defaults=defaults)
-
-
-RULES: Final = (arity_faults, attribute_faults, class_faults)
