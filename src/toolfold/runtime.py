@@ -207,7 +207,8 @@ class Runtime(fork_safety.ProcessOwned):
 
         Its options are the fields of `ProgramOptions`: as keywords, as one value, or both; keywords count more.
         """
-        self._check_process()
+        if self._is_inherited:  # not the call alone: each program passes here
+            self._check_process()
         options = merge_options(ProgramOptions, options, keywords)
         if isinstance(options, StartOptions):
             raise UsageError("run never pauses, so it takes ProgramOptions; give StartOptions to start")

@@ -93,7 +93,8 @@ class SqliteLedger(fork_safety.ProcessOwned):
     # gathered
 
     def begin(self, start_record: base.StartRecord) -> None:
-        self._check_process()
+        if self._is_inherited:  # not the call alone: each program passes here
+            self._check_process()
         if start_record.execution_id in self._records:
             raise base.duplicate_error(start_record.execution_id)
         self._write_ahead_log.open()
@@ -106,7 +107,8 @@ class SqliteLedger(fork_safety.ProcessOwned):
         self._writer.submit(WriteAction(record, lambda tables: tables.begin(start_record, owner), is_kept=True))
 
     def note(self, execution_id: str, *entries: base.Entry, epoch: int = 0) -> None:
-        self._check_process()
+        if self._is_inherited:  # not the call alone: each program passes here
+            self._check_process()
         record = self._record_of(execution_id)
         if isinstance(record.error, Fenced):
             raise record.error
@@ -183,7 +185,8 @@ class SqliteLedger(fork_safety.ProcessOwned):
         return int(epoch)
 
     async def finish(self, execution_id: str, outcome: Outcome, *, epoch: int = 0, wait: bool = False) -> None:
-        self._check_process()
+        if self._is_inherited:  # not the call alone: each program passes here
+            self._check_process()
         record = self._record_of(execution_id)
         # Now, where the caller may change what it is given; else by the thread, for which nobody waits.
         can_change = bool(outcome.calls) or isinstance(outcome.value, (dict, list))
