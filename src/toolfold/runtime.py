@@ -146,7 +146,7 @@ class Runtime(fork_safety.ProcessOwned):
         self._live = LiveExecutions(
             self._engine, self.sessions, settings.paused_limits or PausedLimits(), settings.before_files
         )
-        self.executions = ExecutionControl(self._live, self._engine, self._ledger, self.resume)
+        self.executions = ExecutionControl(self._live, self._engine, self._ledger, self.resume, settings.languages)
 
     async def __aenter__(self) -> Self:
         self._check_process()

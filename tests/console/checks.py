@@ -23,6 +23,20 @@ second = await convert(text=texts[1])
 print(first + second)
 print(await convert(text=texts[2]))
 """
+SHELL = """# Convert "some" texts
+total=0
+for text in 1.5 "2"; do
+  part=$(convert "{\\"text\\":\\"$text\\"}") # a number
+  total=$(bc <<< "$total + ${part}")
+done
+python3 - <<'PY'
+import tools
+print("if $x", tools.convert(text="4"))
+PY
+convert '{"text":"x3"}' | jq .
+set -e; convert '{"text":"x3"}'
+printf '%s\\n' "$total"
+"""
 PAYMENTS = """# {name}
 said = await asyncio.gather(*(pay(amount=n, to="{name}") for n in range({count})), return_exceptions=True)
 for one in said:
@@ -86,6 +100,57 @@ def test_a_rerun_with_a_fix_makes_no_recorded_call_again(page: Page, own: Rig) -
 
     assert own.made == ["convert 1.5", "convert 2", "convert x3", "convert 3"]
     expect(page.locator(".diff .add").first).to_contain_text('"3"]')
+
+
+def test_a_bash_program_is_read_and_rerun_as_bash(page: Page, own: Rig) -> None:
+    assert own.run(SHELL, "report.sh").wait() == 1
+    page.locator(".run").click()
+    expect(page.locator(".panel", has_text="bash, 13 lines").first).to_be_visible()
+    coloured = page.evaluate(
+        """() => [...document.querySelectorAll('.ln')].map((line) =>
+          [...line.querySelectorAll('.src span')].map((span) => `${span.className} ${span.textContent}`))"""
+    )
+    shown = page.evaluate(
+        "[...document.querySelectorAll('.ln .src')].map((line) => line.textContent).join('\\n') + '\\n'"
+    )
+    calls = page.evaluate(
+        "[...document.querySelectorAll('.ln .calls')].map((one) => [one.id, one.textContent.split(' ·')[0]])"
+    )
+
+    assert shown == SHELL
+    assert coloured == [
+        ['tc # Convert "some" texts'],
+        ["tv total"],
+        ["tk for", "tk in", 'ts "', "ts 2", 'ts "', "tk do"],
+        [
+            "tv part", "tv $(", "tt convert", 'ts "', 'ts {\\"text\\":\\"', "tv $text", 'ts \\"}', 'ts "', "tv )",
+            "tc # a number",
+        ],
+        ["tv total", "tv $(", 'ts "', "tv $total", "ts  + ", "tv ${part}", 'ts "', "tv )"],
+        ["tk done"],
+        ["ts <<'PY'"],
+        ["ts import tools"],
+        ['ts print("if $x", tools.convert(text="4"))'],
+        ["ts PY"],
+        ["tt convert", """ts '{"text":"x3"}'"""],
+        ["tk set", "tt convert", """ts '{"text":"x3"}'"""],
+        [r"ts '%s\n'", 'ts "', "tv $total", 'ts "'],
+    ]  # fmt: skip
+    assert calls == [["calls-4", "2 calls"], ["calls-11", "1 call"], ["calls-12", "1 call"]]
+
+    page.locator("#rerun").click()
+    editor = page.get_by_role("textbox", name="Program")
+    editor.fill(SHELL.replace("set -e; convert", "set -e; convrt"))
+    expect(page.locator("#check")).to_contain_text("line 12: no tool 'convrt'; did you mean 'convert'?")
+    editor.fill(SHELL.replace('; convert \'{"text":"x3"}\'', '; convert \'{"text":"3"}\''))
+    expect(page.locator("#check")).to_contain_text("no problems found; bash checks the syntax when it starts")
+    editor.press("Control+End")
+    editor.press_sequentially("if true; then\nprintf end\nfi")
+    editor.press("Control+Enter")
+    expect(page.locator(".pill.finished")).to_be_visible()
+    expect(page.locator(".panel", has_text="bash, 16 lines").first).to_be_visible()
+    expect(page.locator(".out")).to_contain_text("end")
+    assert own.made == ["convert 1.5", "convert 2", "convert 4", "convert x3", "convert x3", "convert x3", "convert 3"]
 
 
 def test_calls_of_three_executions_in_two_processes_are_decided_with_the_keyboard_alone(page: Page, own: Rig) -> None:

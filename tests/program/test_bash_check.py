@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from tests.programs.bash import tool
-from toolfold import Limits, ToolSpec
+from toolfold import Limits, Problem, ToolSpec
+from toolfold.models import Program
 from toolfold.program import Checker
 
 FOLDER = Path(__file__).parent / "bash"
@@ -50,7 +51,17 @@ def programs(name: str, folder: Path = FOLDER) -> list[Any]:
     "text", programs("valid.txt") + programs("held_out.txt") + programs("programs.txt", Path(tool.__file__).parent)
 )
 def test_valid_bash_is_never_rejected(text: str) -> None:
-    assert CHECKER.check_bash(text) is None
+    assert CHECKER.check_bash(text) == Program(text=text, language="bash")
+
+
+@pytest.mark.parametrize("mark", ["", "bash", "sh"])
+def test_a_markdown_fence_around_a_program_is_left_out(mark: str) -> None:
+    text = f"\n```{mark}\necho 1\n\necho 2\n```\n"
+
+    program = CHECKER.check_bash(text)
+
+    inside = "\n\necho 1\n\necho 2\n"
+    assert program == Program(text=inside, sent=text, notes=("left out the Markdown fence",), language="bash")
 
 
 @pytest.mark.parametrize("text", programs("mistakes.txt"))
@@ -59,7 +70,7 @@ def test_a_mistake_is_told_with_its_line_and_what_to_write(text: str) -> None:
 
     problem = CHECKER.check_bash(text)
 
-    assert problem is not None
+    assert isinstance(problem, Problem)
     assert f"line {problem.line}: {problem.message}\n" == expected
 
 
@@ -83,14 +94,14 @@ def test_a_mistake_is_told_with_its_line_and_what_to_write(text: str) -> None:
 def test_a_hostile_text_is_left_to_bash(text: str) -> None:
     problem = CHECKER.check_bash(text)
 
-    assert problem is None or problem.kind in ("arguments", "wrong_type")
+    assert isinstance(problem, Program) or problem.kind in ("arguments", "wrong_type")
 
 
 def test_a_text_that_is_too_large_or_no_text_is_refused() -> None:
     large = CHECKER.check_bash("echo " + "x" * 100, limits=Limits(program_bytes=50))
     null = CHECKER.check_bash("echo\0")
 
-    assert large is not None
-    assert null is not None
+    assert isinstance(large, Problem)
+    assert isinstance(null, Problem)
     assert large.message == "the program is larger than 50 bytes; read data from files or tools instead"
     assert null.message == "the text holds a null character; write '\\0' inside a string"

@@ -62,6 +62,7 @@ def runtime_settings(config: Config) -> RuntimeSettings:
         policy=policy,
         learn=config.tools.learn,
         embedder=embedder_of(config),
+        languages=config.execution.languages,
         steps=wrappers(policy=policy, concurrency=concurrency, error_details=config.tools.error_details),
         session_limits=SessionLimits(**{_SESSIONS.get(key, key): value for key, value in sessions.items()}),
         paused_limits=PausedLimits(**config.paused.model_dump(exclude_none=True)),

@@ -239,14 +239,14 @@ class ToolsConfig(Section):
 
 
 class ExecutionConfig(Section):
-    """The two limits that most people change."""
+    """The two limits that most people change, and the languages of programs."""
 
     timeout_seconds: Seconds | None = None
     """Of one program, on the wall clock."""
     max_output_bytes: Size | None = None
     """Of a program's output; the rest is cut."""
     languages: frozenset[Language] | None = None
-    """`[python]` or `[python, bash]`; unless set, bash is for HTTP clients that identify as LibreChat only."""
+    """`[python]` or `[python, bash]`: what clients may send; unless set, only LibreChat may send bash."""
 
 
 class LimitsConfig(Section):
@@ -347,7 +347,7 @@ class Config(Section):
     policies: Mapping[Text, PolicyConfig] = Field(default_factory=dict)
     """Settings by tool name or pattern. If several set a key, the last one wins; for call counts, the smallest."""
     execution: ExecutionConfig = Field(default_factory=ExecutionConfig)
-    """`timeout_seconds` and `max_output_bytes` of one program."""
+    """`timeout_seconds` and `max_output_bytes` of one program, and the `languages` it may be in."""
     limits: LimitsConfig = Field(default_factory=LimitsConfig)
     """The other limits of one program."""
     libraries: LibrariesConfig = Field(default_factory=LibrariesConfig)

@@ -15,7 +15,7 @@ from toolfold.engines.base import Ended, Mortal, Printed, ReplayTape, Run, Serve
 from toolfold.errors import Fenced, LedgerFull, ToolfoldError
 from toolfold.events import ProgramBegan, ProgramEnded, ProgramPaused, ProgramPrinted, ProgramResumed, Tell
 from toolfold.execution.calls import ExecutionCalls
-from toolfold.execution.outcome import Accounts, code_size, outcome_of, unseen_key_hints
+from toolfold.execution.outcome import Accounts, code_size, isolation_of, outcome_of, unseen_key_hints
 from toolfold.execution.pauses import Pauses
 from toolfold.execution.program_output import OutputStreams, OutputWatch
 from toolfold.execution.wall_clock import WallClock
@@ -407,9 +407,12 @@ class Execution:
         ended = replace(ended, notes=ended.notes + notes) if notes else ended
         code_bytes = self._code_bytes or code_size(self.plan.start_record.program.sent_text)
         engine, start_record = self._services.engine, self.plan.start_record
+        isolation = start_record.isolation
+        if self.plan.past is not None:
+            isolation = isolation_of(start_record.program.language, engine.isolation)
         outcome = whole = outcome_of(
-            ended, start_record, isolation=start_record.isolation if self.plan.past is None else engine.isolation,
-            notes=engine.notes, began=self._began, code_bytes=code_bytes, output=self._output, calls=self._calls,
+            ended, start_record, isolation=isolation, notes=engine.notes, began=self._began, code_bytes=code_bytes,
+            output=self._output, calls=self._calls,
         )  # fmt: skip
         if deleted:
             outcome = whole = replace(outcome, deleted_files=deleted)

@@ -12,7 +12,18 @@ import msgspec
 
 from toolfold.engines.base import Ended
 from toolfold.events import Tell, ToolReplied
-from toolfold.models import Call, CallRecord, ContextSaved, Outcome, Problem, Reply, StartRecord, ToolSpec, Value
+from toolfold.models import (
+    Call,
+    CallRecord,
+    ContextSaved,
+    Language,
+    Outcome,
+    Problem,
+    Reply,
+    StartRecord,
+    ToolSpec,
+    Value,
+)
 from toolfold.program.check import Checker
 from toolfold.program.rules.reply_keys import tools_behind
 from toolfold.tools.reply_shapes import shape_text
@@ -50,7 +61,7 @@ def outcome_of(
         calls=records,
         files=ended.files,
         engine=start_record.engine,
-        isolation=f"{isolation}, shell profile" if start_record.program.language == "bash" else isolation,
+        isolation=isolation,
         seconds=time.perf_counter() - began,
         context_saved=_saved(records, ended, code_bytes, stdout + stderr),
         hints=hints,
@@ -60,6 +71,11 @@ def outcome_of(
         if calls is not None
         else (),
     )
+
+
+def isolation_of(language: Language, isolation: str) -> str:
+    """The isolation of a program, which for bash is wider: it may start processes."""
+    return f"{isolation}, shell profile" if language == "bash" else isolation
 
 
 def _call_hints(ended: Ended, records: Sequence[CallRecord], not_repeated: Sequence[str]) -> tuple[str, ...]:

@@ -18,6 +18,7 @@ from toolfold import fork_safety
 from toolfold.engines.base import Ended, Engine, Guests, Stocked
 from toolfold.errors import Fenced, LedgerFailed, ToolfoldError, UsageError
 from toolfold.execution.execution import EarlyEnd, Execution
+from toolfold.execution.outcome import isolation_of
 from toolfold.execution.pauses import PausedLimits, PausedMemory
 from toolfold.execution.program_output import OutputWatch, Part, Place
 from toolfold.execution.recorded_history import RecordedExecution, end_recorded, read_recorded
@@ -271,8 +272,13 @@ class LiveExecutions:
                 notes = await asyncio.to_thread(self._sessions.update, session.id, start_record, last)
             if not notes:  # else the session is as it was
                 deleted = tuple(file.name for file in start_record.files if file.name in last.deleted)
-            if session.keeps_names:
+            if session.keeps_names and start_record.program.language == "python":
                 session.names |= bound_names(start_record.program.text)
+            elif session.keeps_names and not notes and (last.files or deleted):
+                self._engine.end_session(session.id)  # its guest still has the files as they were
+                if session.names:
+                    session.names.clear()
+                    notes = ("session variables of Python programs are gone, because this bash program changed files",)
         await self.close(execution)
         return await execution.finish(last, notes, deleted)
 
@@ -304,8 +310,12 @@ class LiveExecutions:
 class ExecutionControl(fork_safety.ProcessOwned):
     """A runtime's executions by their ids, for interfaces (`Runtime.executions`). Unknown ids are ignored."""
 
-    def __init__(self, live: LiveExecutions, engine: Engine, ledger: Ledger, resume: Callable[..., Step]) -> None:
+    def __init__(
+        self, live: LiveExecutions, engine: Engine, ledger: Ledger, resume: Callable[..., Step],
+        languages: frozenset[Language] | None = None,
+    ) -> None:  # fmt: skip
         self._executions = live
+        self._languages = languages
         self._engine = engine
         self._ledger = ledger
         self.resume = resume
@@ -446,10 +456,15 @@ class ExecutionControl(fork_safety.ProcessOwned):
 
     # the guests that they run in
 
+    def allows_bash(self, *, unless_set: bool = False) -> bool:
+        """Whether clients may send bash programs; where the settings say nothing, `unless_set`."""
+        return unless_set if self._languages is None else "bash" in self._languages
+
     @property
-    def languages(self) -> frozenset[Language]:
-        """What programs may be written in on this engine."""
-        return self._engine.capabilities.languages
+    def shell_profile(self) -> str:
+        """What outcomes of bash programs say of their isolation; empty if this engine runs none."""
+        runs_bash = "bash" in self._engine.capabilities.languages
+        return isolation_of("bash", self._engine.isolation) if runs_bash else ""
 
     async def preload(self, library_set: LibrarySet) -> None:
         """Have guests with these libraries wait for programs, where the engine can."""

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from toolfold.events import Listener, Listeners
     from toolfold.execution.pauses import PausedLimits
     from toolfold.execution.recorded_history import ReplayHistory, Rerun
-    from toolfold.models import CallRecord, ProgramKeywords, ToolSpec
+    from toolfold.models import CallRecord, Language, ProgramKeywords, ToolSpec
     from toolfold.sessions import Session, SessionLimits
     from toolfold.sessions.stores import FileStore
     from toolfold.tools.learned_replies import Learning
@@ -118,6 +118,8 @@ class RuntimeSettings(msgspec.Struct, frozen=True, kw_only=True):
     """On record with each execution: the way in that this runtime serves."""
     telemetry: bool = True
     """Whether OpenTelemetry is told, where its API is installed."""
+    languages: frozenset[Language] | None = None
+    """What interfaces let their clients write programs in; unless set, Python, and over HTTP bash for LibreChat."""
     may_ask: bool = False
     """Any tool may turn out to need an answer of the outside while it is served (`CallContext.approve`), so each
     program that is started can pause, and is kept so that it can be replayed."""
@@ -157,6 +159,7 @@ if TYPE_CHECKING:  # a `TypedDict` takes long to make, and every command would w
 
         entry_name: str
         interface: str
+        languages: frozenset[Language] | None
         may_ask: bool
         before_files: Callable[[str], Awaitable[None]] | None
 

@@ -14,11 +14,11 @@ import msgspec
 from toolfold.engines.base import EngineTools, Order, Preparation, ReplayTape
 from toolfold.errors import ToolfoldError, UsageError
 from toolfold.events import ProgramRejected
-from toolfold.execution.outcome import code_size, context_saved
+from toolfold.execution.outcome import code_size, context_saved, isolation_of
 from toolfold.execution.recorded_history import ReplayHistory, Rerun, history_of, put_on_record, take_over
 from toolfold.execution.request import ExecutionPlan, RunRequest, Services, short
 from toolfold.ledger.base import ExecutionFilter, Ledger
-from toolfold.models import File, Limits, Outcome, Problem, Program, StartRecord, ToolSpec
+from toolfold.models import File, Language, Limits, Outcome, Problem, Program, StartRecord, ToolSpec
 from toolfold.program.check import Checker
 from toolfold.prompts.python_stubs import WORDS_ASKED_FOR, asks_for_words
 from toolfold.protocol.codec import encode
@@ -205,11 +205,11 @@ class ExecutionPlanner:
         if request.session is not None:
             await self._sessions.enter(request.session)
         try:
-            problem = self.offer.checker_for(specs).check_bash(text, limits=request.limits)
-            if problem is not None:
+            program = self.offer.checker_for(specs).check_bash(text, limits=request.limits)
+            if isinstance(program, Problem):
                 self._drop(request, None)
-                return await self._rejected(problem, text, request, "")
-            return await self._planned(Program(text=text, language="bash"), specs, request, None)
+                return await self._rejected(program, text, request, "")
+            return await self._planned(program, specs, request, None)
         except BaseException:
             self._drop(request, None)
             raise
@@ -218,9 +218,13 @@ class ExecutionPlanner:
         """The problem for which a program would be rejected, if any."""
         _check_text(text)
         specs = self.offer.granted(request.outside, request.options.hidden)
-        if request.options.language == "bash":
-            return self.offer.checker_for(specs).check_bash(text, limits=request.limits)
-        checked = await self._check(text, specs, self.offer.checker_for(specs), request)
+        checker = self.offer.checker_for(specs)
+        is_bash = request.options.language == "bash"
+        checked = (
+            checker.check_bash(text, limits=request.limits)
+            if is_bash
+            else await self._check(text, specs, checker, request)
+        )
         return checked if isinstance(checked, Problem) else None
 
     async def revival(self, execution_id: str) -> ExecutionPlan:
@@ -327,7 +331,7 @@ class ExecutionPlanner:
             brought=tuple([file.name for file in new_files]) if new_files else (),
             seed=int.from_bytes(random_bytes[8:]) if options.seed is None else options.seed,
             engine=engine.name,
-            isolation=engine.isolation,
+            isolation=isolation_of(program.language, engine.isolation),
             tenant=options.tenant,
             session=request.session.id if request.session else "",
             rerun_of=options.rerun_of,
@@ -349,7 +353,7 @@ class ExecutionPlanner:
             tools=tools,
             limits=start_record.limits,
             files=start_record.files,
-            session=session.id if session is not None and session.keeps_names else "",
+            session=session.id if session is not None and _shares_names(session, start_record.program.language) else "",
             seed=start_record.seed,
             tape=tape,
             snapshot=past.snapshot.state if past is not None and past.snapshot is not None else b"",
@@ -382,7 +386,13 @@ def _check_text(text: Any) -> None:
 
 def _is_taped(request: RunRequest) -> bool:
     """Whether it must be replayable. Names that live in a guest are gone with it, so they exclude a replay."""
-    return (request.can_pause or request.is_durable) and not (request.session and request.session.keeps_names)
+    keeps_names = request.session is not None and _shares_names(request.session, request.options.language)
+    return (request.can_pause or request.is_durable) and not keeps_names
+
+
+def _shares_names(session: Session, language: Language) -> bool:
+    """Whether a program runs in the guest that the session keeps; a bash program has only its files."""
+    return session.keeps_names and language == "python"
 
 
 def _known_names(request: RunRequest) -> frozenset[str] | None:

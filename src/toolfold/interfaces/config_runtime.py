@@ -112,6 +112,19 @@ def open_runtime(
     return BridgedRuntime(config, local, settings, tenants=tenants)
 
 
+def bash_line(runtime: Runtime, *, clients: str = "") -> str:
+    """The start-up line on bash programs, whose sandbox is wider; empty where no client may send any.
+
+    `clients` are those that may where the config says nothing.
+    """
+    is_set, profile = runtime.executions.allows_bash(), runtime.executions.shell_profile
+    if is_set and not profile:
+        return "execution.languages has bash, but this engine runs no bash programs here; see 'toolfold doctor'"
+    if not profile or not runtime.executions.allows_bash(unless_set=bool(clients)):
+        return ""
+    return f"bash programs are on{'' if is_set else f' for {clients}'} ({profile})"
+
+
 async def permitted_tools(config: Config, local: Sequence[Tool], policy: Policy) -> tuple[ToolSpec, ...]:
     """What programs may call under a config, once every server has connected or failed. Runs no program."""
     bridged: list[Tool] = []

@@ -1,18 +1,55 @@
-"""Prompt text of the tools that a program may call, as interfaces show it to models."""
+"""Prompt text of the tools that a program may call, as interfaces show it to models, and the language of programs."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
-from toolfold.models import ToolSpec
+from toolfold.errors import UsageError
+from toolfold.models import Json, Language, ToolSpec
 from toolfold.prompts.catalog import HEADER, dense_text, dense_within
 from toolfold.prompts.python_stubs import prompt_text
 from toolfold.tools.learned_replies import ToolLessons
 
+if TYPE_CHECKING:
+    from toolfold.runtime import Runtime
+
 Form: TypeAlias = Literal["dense", "python"]
 """`dense`: one line for each tool. `python`: typed functions with docstrings, about three times as long."""
+
+
+BASH_RULE: Final = """\
+With `language: "bash"`, `code` is bash: each tool is a function that takes one JSON object and prints JSON, as in \
+`get_user '{"id": 7}' | jq .name`; it returns 1 if the tool fails."""
+
+
+def bash_rule(runtime: Runtime) -> str:
+    """The rule where the config allows bash and the engine runs it; elsewhere models are told nothing of it."""
+    return BASH_RULE if runtime.executions.allows_bash() and runtime.executions.shell_profile else ""
+
+
+# Any: an argument of a request.
+def language_of(value: Any, runtime: Runtime) -> Language:
+    """The language that a request asks for, unless it is not for programs here."""
+    if value is None or value == "python":
+        return "python"
+    if value != "bash":
+        raise UsageError(f"language must be 'python' or 'bash', got {value!r}; nothing was called")
+    if not runtime.executions.allows_bash():
+        raise UsageError("language 'bash' is turned off here; write Python, or set execution.languages: [python, bash]")
+    if not runtime.executions.shell_profile:
+        raise UsageError("this engine runs no bash programs here; write Python, or see 'toolfold doctor'")
+    return "bash"
+
+
+def with_language(schema: Mapping[str, Json]) -> dict[str, Json]:
+    """The schema of a tool that runs programs, which may be in bash; valid in the strict modes of all providers."""
+    properties, required = schema["properties"], schema["required"]
+    assert isinstance(properties, dict)
+    assert isinstance(required, list)
+    language: Json = {"type": "string", "enum": ["python", "bash"]}
+    return {**schema, "properties": {**properties, "language": language}, "required": [*required, "language"]}
 
 
 def tools_text(

@@ -6,6 +6,7 @@ them, replies in the order in which it got them, and the tape of its clock reads
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import AsyncIterator, Awaitable, Mapping, Sequence
 from dataclasses import dataclass
@@ -194,9 +195,14 @@ class ExecutionFilter:
     """In the first line, in any case; where the ledger is sealed, nothing is found by it."""
 
 
+_SILENT: Final = re.compile(r'#!|: &$|wait "\$!"$')
+"""A line that says nothing of a program: its interpreter, or the guard that LibreChat puts before bash programs."""
+
+
 def first_line(text: str, length: int = 80) -> str:
     """The first line of a program that says something, shortened; text that any store can keep."""
-    line = next((line.strip() for line in text.splitlines() if line.strip()), "")
+    lines = (line.strip() for line in text.splitlines())
+    line = next((line for line in lines if line and not _SILENT.match(line)), "")
     line = escaped(line[: length + 1])  # a model's JSON may have half of a surrogate pair
     return line if len(line) <= length else line[: length - 1] + "…"
 

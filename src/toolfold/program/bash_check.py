@@ -20,6 +20,8 @@ from toolfold.program.parse import position_of, problem_at
 from toolfold.program.rules.arguments import IDEMPOTENCY_KEY, InputSignature, dict_faults
 from toolfold_guest.shared.bash_functions import BUILTINS, COMMANDS
 
+FENCE: Final = re.compile(r"\s*```(?:bash|sh|shell)?[ \t]*\n((?:(?!```)[^\n]*\n)*)```\s*")
+"""A program in one Markdown fence."""
 _LONGEST_TEXT: Final = 32 * 1024
 _MOST_GUESSES: Final = 16
 _HANDLED: Final = re.compile(r"\$\{?\?|PIPESTATUS|command_not_found_handle|\r")

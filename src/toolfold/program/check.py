@@ -121,11 +121,17 @@ class Checker:
             sent="" if original_text == text else original_text, notes=notes,
         )  # fmt: skip
 
-    def check_bash(self, text: str, *, limits: Limits = _LIMITS) -> Problem | None:
-        """The first problem in a bash program, if one is certain; bash itself says whether it can be read."""
-        from toolfold.program.bash_check import check_bash  # noqa: PLC0415  # for bash programs alone
+    def check_bash(self, text: str, *, limits: Limits = _LIMITS) -> Program | Problem:
+        """A bash program, unless it certainly has a problem; bash itself says whether it can be read."""
+        from toolfold.program.bash_check import FENCE, check_bash  # noqa: PLC0415  # for bash programs alone
 
-        return unfit_text(text, limits) or check_bash(text, self._bash_tools)
+        if problem := unfit_text(text, limits):
+            return problem
+        program = Program(text=text, language="bash")
+        if fence := FENCE.fullmatch(text):  # its lines keep their numbers
+            inside = "\n" * text.count("\n", 0, fence.start(1)) + fence[1]
+            program = replace(program, text=inside, sent=text, notes=("left out the Markdown fence",))
+        return check_bash(program.text, self._bash_tools) or program
 
     @cached_property
     def _bash_tools(self) -> dict[str, ToolSpec]:

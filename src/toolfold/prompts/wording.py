@@ -124,6 +124,8 @@ def lessons(outcome: Outcome) -> Iterator[str]:
     if outcome.status != "finished" and outcome.unmade_calls:
         yield outcome.unmade_line
     yield from (hint for hint in outcome.hints if hint.startswith("session "))
+    if outcome.status == "finished" and outcome.isolation.endswith("shell profile") and outcome.stderr.strip():
+        yield f"stderr:\n{outcome.stderr}"  # a shell goes on after a command that fails
     if outcome.stdout_cut_bytes:
         missing = outcome.stdout_cut_bytes - len(outcome.stdout_tail.encode())
         text = f"{missing:,} bytes of output are not shown. A program can read the whole: open({outcome.output_name!r})"

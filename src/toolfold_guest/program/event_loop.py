@@ -85,6 +85,10 @@ class GuestSelector(selectors.PollSelector):
 class GuestLoop(asyncio.SelectorEventLoop):
     """One loop for the guest's life. `run_until_complete` works while it runs, as programs expect."""
 
+    _task_factory: Any
+    _debug: bool
+    _closed: bool
+
     def __init__(self) -> None:
         self._ssock: Any = None
         self._csock: Any = None

@@ -195,3 +195,25 @@ async def test_an_engine_without_bash_says_so() -> None:
     async with Runtime((), engine="monty") as runtime:
         with pytest.raises(UsageError, match="the engine 'monty' runs no bash programs here"):
             await runtime.run("echo", language="bash")
+
+
+async def test_programs_in_both_languages_share_the_files_of_a_session_and_only_a_change_costs_the_variables() -> None:
+    async with Runtime((), engine="process") as runtime:
+
+        async def python(text: str) -> Outcome:
+            return await runtime.run(text, session="s", keep_names=True)
+
+        async def bash(text: str) -> Outcome:
+            return await runtime.run(text, session="s", language="bash")
+
+        await python("x = 1\nopen('a.txt', 'w').write('A')")
+        looked = await bash("cat a.txt; x=2")
+        kept = await python("print(x)")
+        changed = await bash("echo B > b.txt; rm a.txt")
+        lost = await python("import os\nprint(os.listdir())\nx = 2")
+        again = await python("print(x)")
+
+    gone = "session variables of Python programs are gone, because this bash program changed files"
+    assert [outcome.stdout for outcome in (looked, kept, lost, again)] == ["A", "1\n", "['b.txt']\n", "2\n"]
+    assert [outcome.hints for outcome in (looked, kept, changed, lost)] == [(), (), (gone,), ()]
+    assert (looked.isolation, kept.isolation) == ("namespace, shell profile", "namespace")

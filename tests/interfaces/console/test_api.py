@@ -3,6 +3,7 @@
 import asyncio
 import json
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,8 @@ from tests.interfaces.console.served import Console, Till, choice, questions, se
 from tests.ledger.made_up import begun, given, made, outcome
 from toolfold import Runtime, tool
 from toolfold.config.model import Config
+from toolfold.engines.base import EngineWrapper, Order, Run
+from toolfold.engines.registry import engine_named
 from toolfold.interfaces.config_runtime import open_runtime
 from toolfold.interfaces.http.access.auth import Authenticator
 from toolfold.interfaces.http.settings import Settings
@@ -154,6 +157,57 @@ async def test_a_corrected_program_runs_without_making_its_calls_again(
     assert checked.json()["problem"]["message"] == "no tool 'prise'; did you mean 'price'?"
     assert (run["outcome"]["stdout"], run["rerun_of"]) == ("paid 1 4\n", failed.execution_id)
     assert till.paid == [1]
+
+
+async def test_a_rerun_is_named_once_it_can_be_shown(ledger: SqliteLedger) -> None:
+    opened = asyncio.Event()
+    opened.set()
+
+    class Slow(EngineWrapper):
+        @asynccontextmanager
+        async def open(self, order: Order) -> AsyncIterator[Run]:
+            await opened.wait()
+            async with self.inner.open(order) as run:
+                yield run
+
+    runtime = Runtime(ledger=ledger, engine=Slow(engine_named("process")))
+
+    async def rerun(console: Console, execution_id: str) -> str:
+        answer = await console.post(f"executions/{execution_id}/rerun", {"text": "print(2)"})
+        return (await console.get(f"executions/{answer.json()['execution_id']}"))["program"]
+
+    async with served(runtime, ledger) as console:
+        ended = await runtime.run("print(1)")
+        opened.clear()
+        shown = asyncio.create_task(rerun(console, ended.execution_id))
+        await asyncio.wait([shown], timeout=1)
+        opened.set()
+
+        assert await shown == "print(2)"
+
+
+async def test_a_bash_program_is_shown_checked_and_rerun_as_bash(console: Console, runtime: Runtime) -> None:
+    text = 'echo begun\nprice \'{"name":"abc"}\' |\n  jq \'. + 1\'\nprice \'{"name":"broken"}\''
+    await runtime.run(f': &\nwait "$!"\n#!/bin/bash\n{text}', language="bash")  # as LibreChat sends it
+    ended = await runtime.run(text, language="bash")
+    path = f"executions/{ended.execution_id}"
+
+    rows = (await console.get("executions"))["executions"]
+    run = await console.get(path)
+    checked = [
+        (await console.post("check", {"text": text.replace("price", "prise"), "language": language})).json()["problem"]
+        for language in ("bash", "python")
+    ]
+    rerun = (await console.post(f"{path}/rerun", {"text": text.replace("broken", "mended")})).json()["execution_id"]
+    again = await console.get(f"executions/{rerun}")
+
+    assert [row["first_line"] for row in rows] == ["echo begun", "echo begun"]
+    assert (run["language"], run["program"], run["isolation"]) == ("bash", text, "namespace, shell profile")
+    assert [(event["id"], event["line"]) for event in run["events"] if event["type"] == "replied"] == [(1, 2), (2, 4)]
+    assert [(problem["line"], problem["kind"]) for problem in checked] == [(2, "unknown_tool"), (1, "syntax")]
+    assert (again["language"], again["outcome"]["stdout"]) == ("bash", "begun\n4\n6\n")
+    replies = [event for event in again["events"] if event["type"] == "replied"]
+    assert [(event["line"], event["from_record"]) for event in replies] == [(2, True), (4, False)]
 
 
 @pytest.mark.parametrize("amount", [2**64, -(2**63) - 1, 2**70 + 1])

@@ -1,8 +1,12 @@
 """Bash programs over HTTP: for LibreChat by default, for others where the config allows it; tools are shell functions."""
 
+from pathlib import Path
+
 import httpx
 
 from tests.interfaces.http.talk import LIBRECHAT, finish, start
+from toolfold.config import parse_config
+from toolfold.interfaces.http.server_setup import open_app
 
 TURNED_OFF = "lang 'bash' is turned off here; set execution.languages: [python, bash], or send 'py'"
 
@@ -42,3 +46,16 @@ async def test_other_clients_need_the_config(client: httpx.AsyncClient) -> None:
     answer = await client.post("/exec", json={"lang": "bash", "code": "echo"})
 
     assert (answer.status_code, answer.json()["error"]) == (400, TURNED_OFF)
+
+
+async def test_an_engine_without_bash_says_so(tmp_path: Path) -> None:
+    config = f"engine: monty\nhttp: {{files: {tmp_path}}}\nexecution: {{languages: [python, bash]}}\n"
+    app, ledger = await open_app(parse_config(f"{config}ledger: {{where: memory}}"))
+    async with (
+        app.router.lifespan_context(app),
+        httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://localhost") as client,
+    ):
+        answer = await client.post("/exec", json={"lang": "bash", "code": "echo"})
+    await ledger.close()
+
+    assert answer.json()["error"] == "the engine 'monty' runs no bash programs here; see 'toolfold doctor'"

@@ -2,9 +2,13 @@
 
 import asyncio
 import os
+import signal
 import socket
+import subprocess
+import sys
 from pathlib import Path
 
+import httpx
 import pytest
 
 from tests.interfaces.http.talk import metric, start
@@ -59,6 +63,43 @@ def test_a_port_in_use_is_told_with_the_option_that_helps(capsys, command: list[
     assert (code, capsys.readouterr().err) == (
         2, f"toolfold: 127.0.0.1:{port} cannot be listened on: address already in use; {advice} picks a free one\n"
     )  # fmt: skip
+
+
+BOTH = "execution: {languages: [python, bash]}"
+SERVE, MCP = ["serve", "--port", "0"], ["mcp", "--http", "127.0.0.1:0"]
+
+
+@pytest.mark.parametrize(
+    ("command", "config", "line"),
+    [
+        (SERVE, "", "bash programs are on for LibreChat (namespace, shell profile)"),
+        (SERVE, BOTH, "bash programs are on (namespace, shell profile)"),
+        (SERVE, "execution: {languages: [python]}", None),
+        (SERVE, "engine: monty", None),
+        (MCP, "", None),
+        (MCP, BOTH, "bash programs are on (namespace, shell profile)"),
+        (
+            MCP,
+            f"engine: monty\n{BOTH}",
+            "execution.languages has bash, but this engine runs no bash programs here; see 'toolfold doctor'",
+        ),
+    ],
+)
+def test_the_start_up_lines_name_the_sandbox_of_bash_programs(
+    tmp_path: Path, command: list[str], config: str, line: str | None
+) -> None:
+    (tmp_path / "toolfold.yaml").write_text(f"ledger: {{where: memory}}\n{config}\n")
+
+    process = subprocess.Popen([sys.executable, "-m", "toolfold", *command], stderr=subprocess.PIPE, text=True)
+    assert process.stderr is not None
+    said = [process.stderr.readline()]
+    while "listening on" not in said[-1]:
+        said.append(process.stderr.readline())
+    httpx.get(said[-1].split()[-1], timeout=60)  # it is answered once all is said
+    process.send_signal(signal.SIGTERM)
+    said += process.communicate(timeout=60)[1].splitlines(keepends=True)
+
+    assert [text for text in said if "bash" in text] == ([] if line is None else [f"toolfold: {line}\n"])
 
 
 def test_a_host_that_is_not_this_one_is_told() -> None:

@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -95,13 +95,14 @@ def open_client():
     async def opened(
         *tools: Any, bridge: FakeBridge | None = None, policy: Policy | None = None, limits: Limits | None = None,
         blocked: Sequence[str] = (), mode: str = "auto", describing: DescriptionWriter | None = None,
-        yielding: YieldPolicy | None = None, ledger: Ledger | None = None, holds: Path | None = None, **client: Any,
+        yielding: YieldPolicy | None = None, ledger: Ledger | None = None, holds: Path | None = None,
+        languages: Collection[str] | None = None, engine: str = "auto", **client: Any,
     ):  # fmt: skip
         policy = policy or Policy()
         limits = limits or Limits(wall_seconds=100)
-        runtime = Runtime(
-            policy=policy, settings=RuntimeSettings(entry_name="execute_program"), limits=limits, ledger=ledger
-        )
+        allowed = None if languages is None else frozenset(languages)
+        settings = RuntimeSettings(entry_name="execute_program", languages=allowed)
+        runtime = Runtime(policy=policy, settings=settings, limits=limits, ledger=ledger, engine=engine)
         local = [as_tool(tool) for tool in tools]
         offer = Offer(runtime, local=local, policy=policy, blocked=blocked, describing=describing)
 

@@ -142,6 +142,7 @@ class _Choices(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 class _Text(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     text: str
+    language: Literal["python", "bash"] = "python"
 
 
 class _Arguments(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -223,11 +224,11 @@ class Actions(Routes):
         return json_response(202, {"status": "cancelled"})
 
     async def check(self, request: Request) -> Response:
-        """What the static check says of a program, `{"text": ...}`; it is not run."""
+        """What the static check says of a program, `{"text": ..., "language": ...}`; it is not run."""
         viewer = await self._access.actor(request, "run")
-        text = (await _read(request, _Text)).text
-        hidden = hidden_tools(self._runtime, viewer)
-        problem = await self._runtime.check(text, hidden=hidden, tenant=viewer.tenant or "")
+        program = await _read(request, _Text)
+        hidden, tenant = hidden_tools(self._runtime, viewer), viewer.tenant or ""
+        problem = await self._runtime.check(program.text, hidden=hidden, tenant=tenant, language=program.language)
         return json_response(200, {"problem": json_shapes.of_problem(problem)})
 
     async def rerun(self, request: Request, execution_id: str) -> Response:
@@ -254,6 +255,9 @@ class Actions(Routes):
             )  # fmt: skip
             spawn(_until_over(started, stack.pop_all()), self._reruns)
         step = await started.wait(_SETTLE_SECONDS)
+        # The page shows its record, which begins once there is a sandbox; the first of a language has to wait for it.
+        while step is None and await self._ledger.load(started.id) is None:
+            step = await started.wait(_SETTLE_SECONDS)
         # One that was rejected has an id of its own: nothing of it ran.
         new_id = step.execution_id if isinstance(step, Outcome) else started.id
         return json_response(202, {"execution_id": new_id})

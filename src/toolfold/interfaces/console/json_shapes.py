@@ -115,6 +115,7 @@ def of_history(history: ExecutionHistory, *, hidden: bool) -> dict[str, Json]:
         **{name: getattr(start_record, name) for name in _START}, "state": history.state, "epoch": history.epoch,
         "is_whole": history.is_whole,
         "program": _without_arguments(program) if hidden and start_record.is_direct else program,
+        "language": start_record.program.language,
         "tools": [spec.name for spec in start_record.tools], "files": _files(start_record.files),
         "limits": {name: getattr(start_record.limits, name) for name in _LIMITS},
         "outcome": None if history.outcome is None else of_outcome(history.outcome, hidden=hidden),

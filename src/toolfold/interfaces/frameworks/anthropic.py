@@ -25,10 +25,8 @@ from toolfold.execution.registry import Answer as AnswerPause
 from toolfold.execution.registry import Answers, drive, refuse_approvals
 from toolfold.interfaces.frameworks.program_tool import (
     ENTRY_NAME,
-    SCHEMA,
     Entry,
     ModelAnswer,
-    program_text,
     render_crash,
     render_outcome,
     render_reply,
@@ -104,7 +102,7 @@ class AnthropicTool:
     @property
     def tools(self) -> list[Item]:
         """For `tools=` of a request: the tool that runs programs, then all that the model may call itself."""
-        own = {"name": self.entry.name, "description": self.entry.description(), "input_schema": dict(SCHEMA)}
+        own = {"name": self.entry.name, "description": self.entry.description(), "input_schema": self.entry.schema}
         direct = [
             {"name": name, "description": spec.description, "input_schema": dict(spec.input_schema)}
             for name, spec in self.entry.direct_tools().items()
@@ -173,10 +171,11 @@ class AnthropicTool:
         entry = self.entry
         if item["name"] != entry.name or not entry.outside:
             return await entry.answer(item["name"], item["input"])
-        text = program_text(item["input"])
-        if isinstance(text, ModelAnswer):
-            return text
-        return await self._step(entry.runtime.start(text, options=entry.options(), tools=entry.outside), answer)
+        program = entry.program(item["input"])
+        if isinstance(program, ModelAnswer):
+            return program
+        text, options = program
+        return await self._step(entry.runtime.start(text, options=options, tools=entry.outside), answer)
 
     async def _step(
         self, work: Awaitable[Paused | Outcome], answer: AnswerPause = refuse_approvals

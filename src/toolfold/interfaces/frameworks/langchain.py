@@ -12,10 +12,8 @@ from toolfold.errors import EngineCrashed, UsageError, install_extra
 from toolfold.execution.described_files import DescribedFiles
 from toolfold.interfaces.frameworks.program_tool import (
     ENTRY_NAME,
-    SCHEMA,
     Entry,
     ModelAnswer,
-    program_text,
     render_crash,
     render_outcome,
 )
@@ -56,11 +54,12 @@ def langchain_tool(
 
     # Any: LangChain hands over what the model wrote, and does not hold it against a schema that is a dict.
     async def execute(**arguments: Any) -> tuple[Any, Outcome]:
-        text = program_text(arguments)
-        if isinstance(text, ModelAnswer):
-            raise ProgramFailed(text.text)
+        program = entry.program(arguments)
+        if isinstance(program, ModelAnswer):
+            raise ProgramFailed(program.text)
+        text, options = program
         try:
-            outcome = await entry.run(text)
+            outcome = await runtime.run(text, options=options)
         except EngineCrashed as error:
             raise ProgramFailed(render_crash(error).text) from error
         answer = render_outcome(outcome)
@@ -75,7 +74,7 @@ def langchain_tool(
         return asyncio.run_coroutine_threadsafe(execute(**arguments), loop).result()
 
     return ProgramTool(
-        name=name, description=entry.description(), args_schema=dict(SCHEMA), func=execute_elsewhere, coroutine=execute,
+        name=name, description=entry.description(), args_schema=entry.schema, func=execute_elsewhere, coroutine=execute,
         response_format="content_and_artifact", handle_tool_error=handle_failure,
     )  # fmt: skip
 

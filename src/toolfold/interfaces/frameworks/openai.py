@@ -9,7 +9,7 @@ from typing import Any
 from toolfold.errors import UsageError
 from toolfold.execution.described_files import DescribedFiles
 from toolfold.interfaces.frameworks.anthropic import Item, as_item
-from toolfold.interfaces.frameworks.program_tool import ENTRY_NAME, SCHEMA, Entry, ModelAnswer
+from toolfold.interfaces.frameworks.program_tool import ENTRY_NAME, Entry, ModelAnswer
 from toolfold.models import File, Limits
 from toolfold.runtime import Runtime
 
@@ -86,10 +86,10 @@ class OpenAITool:
         return await self.entry.answer(name, text)
 
     def _definition(self) -> Item:
-        name, description = self.entry.name, self.entry.description()
+        name, description = self.entry.name, self.entry.description(has_language=not self.is_custom)
         if self.is_custom:
             return {"type": "custom", "name": name, "description": description}
-        return _function(name, description, SCHEMA, strict=True)
+        return _function(name, description, self.entry.schema, strict=True)
 
 
 def _function(name: str, description: str, schema: Mapping[str, Any], *, strict: bool) -> Item:

@@ -12,8 +12,8 @@ from typing import Any, Final
 
 from toolfold.errors import EngineCrashed, UsageError
 from toolfold.execution.described_files import DescribedFiles
-from toolfold.interfaces.tool_prompt import tools_text
-from toolfold.models import Limits, Outcome, ProgramOptions, Reply, ToolSpec, Value
+from toolfold.interfaces.tool_prompt import bash_rule, language_of, tools_text, with_language
+from toolfold.models import Json, Language, Limits, Outcome, ProgramOptions, Reply, ToolSpec, Value
 from toolfold.outcome_views import describe_media, images_in
 from toolfold.prompts.schema_types import text_schema
 from toolfold.prompts.wording import first_line, lessons
@@ -166,13 +166,19 @@ class Entry:
         if any(self.name == spec.name for spec in self.outside) or self.name in self.direct_tools():
             raise UsageError(f"a tool is named {self.name!r} like the one that runs programs; give name=")
 
-    def description(self) -> str:
+    @property
+    def schema(self) -> dict[str, Json]:
+        return with_language(SCHEMA) if bash_rule(self.runtime) else dict(SCHEMA)
+
+    def description(self, *, has_language: bool = True) -> str:
         specs = [spec for spec in (*self.runtime.tools, *self.outside) if spec.source != "toolfold"]
         has_both = any(spec.allowed_callers == "both" for spec in (*self.direct_tools().values(), *self.outside))
         if not self._snapshots:
             self._snapshots.append(self.runtime.catalog.learning.snapshot())
         text = tools_text(specs, budget_characters=SIGNATURE_BUDGET_CHARACTERS, snapshot=self._snapshots[0])
         rules_text = rules(keeps_names=bool(self.session), has_both=has_both)
+        if has_language and (rule := bash_rule(self.runtime)):
+            rules_text = f"{rules_text} {rule}"
         return "\n\n".join(part for part in (rules_text, text, self.files.text()) if part)
 
     def direct_tools(self) -> dict[str, ToolSpec]:
@@ -181,12 +187,12 @@ class Entry:
         specs = [spec for spec in self.runtime.catalog.direct if spec.source != "toolfold"]
         return {_wire_name(spec): spec for spec in specs if spec.allowed_callers in kinds}
 
-    async def run(self, text: str) -> Outcome:
-        return await self.runtime.run(text, options=self.options())
-
-    def options(self) -> ProgramOptions:
-        files = self.files.files_for(self.session, self.runtime.sessions)
-        return ProgramOptions(files=files, limits=self.limits, session=self.session, keep_names=bool(self.session))
+    def options(self, language: Language = "python") -> ProgramOptions:
+        files, keep_names = self.files.files_for(self.session, self.runtime.sessions), language == "python"
+        return ProgramOptions(
+            files=files, limits=self.limits, session=self.session, keep_names=keep_names and bool(self.session),
+            language=language,
+        )  # fmt: skip
 
     async def answer(self, name: str, arguments: Mapping[str, Any] | str) -> ModelAnswer:
         """A model's call of this tool or of a direct one; its mistakes are answered, not raised."""
@@ -196,22 +202,26 @@ class Entry:
         if name != self.name:
             spec = self.direct_tools().get(name)
             return render_reply(await self.runtime.call(spec.name if spec is not None else name, read))
-        text = program_text(read)
-        return text if isinstance(text, ModelAnswer) else await self.answer_program(text)
+        program = self.program(read)
+        return program if isinstance(program, ModelAnswer) else await self.answer_program(*program)
 
-    async def answer_program(self, text: str) -> ModelAnswer:
+    async def answer_program(self, text: str, options: ProgramOptions | None = None) -> ModelAnswer:
         try:
-            return render_outcome(await self.run(text))
+            return render_outcome(await self.runtime.run(text, options=options or self.options()))
         except EngineCrashed as error:
             return render_crash(error)
 
-
-def program_text(arguments: Mapping[str, Any]) -> str | ModelAnswer:
-    """The program in a call's arguments, or what is wrong with them."""
-    text = arguments.get("code")
-    if isinstance(text, str):
-        return text
-    return ModelAnswer(text=f"'code' must be the program as text, got {text!r}; nothing was called", has_failed=True)
+    def program(self, arguments: Mapping[str, Any]) -> tuple[str, ProgramOptions] | ModelAnswer:
+        """The program in a call's arguments and its options, or what is wrong with them."""
+        text = arguments.get("code")
+        if not isinstance(text, str):
+            message = f"'code' must be the program as text, got {text!r}; nothing was called"
+            return ModelAnswer(text=message, has_failed=True)
+        try:
+            language = language_of(arguments.get("language"), self.runtime)
+        except UsageError as error:
+            return ModelAnswer(text=str(error), has_failed=True)
+        return text, self.options(language)
 
 
 def _read(name: str, arguments: Mapping[str, Any] | str) -> Mapping[str, Any] | ModelAnswer:

@@ -226,7 +226,7 @@ class _HttpInterface:
     ) -> AnyResponse:  # fmt: skip
         is_librechat = outcome_bodies.is_librechat(request.headers.get("user-agent", ""))
         lang = body.lang.lower()
-        is_bash = lang == "bash" and self._runs_bash(is_librechat=is_librechat)
+        is_bash = lang == "bash" and self._context.runtime.executions.allows_bash(unless_set=is_librechat)
         if lang == "bash" and not is_bash:
             raise Refusal(400, "lang 'bash' is turned off here; set execution.languages: [python, bash], or send 'py'")
         if not is_bash and lang not in request_models.LANGUAGES:
@@ -254,12 +254,6 @@ class _HttpInterface:
         await self.executions.claim(start.execution_id)  # before it is answered: any replica is to find it from then on
         work = self.executions.start_claimed(start, key, received)
         return await self.waits.run(start.execution_id, start.tenant, start.session, work, wait)
-
-    def _runs_bash(self, *, is_librechat: bool) -> bool:
-        """Whether the config and the engine allow it; without a word in the config, for LibreChat alone."""
-        languages = self._settings.languages
-        is_allowed = is_librechat if languages is None else "bash" in languages
-        return is_allowed and "bash" in self._context.runtime.executions.languages
 
     async def cancel(self, request: Request) -> Response:
         """End an execution: by the id that its request had, or by its token."""

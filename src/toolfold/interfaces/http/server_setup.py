@@ -127,7 +127,6 @@ def settings_of(config: Config, ledger: Ledger) -> Settings:
         },
         jwt=_jwt(http, config.folder),
         token_key=signing_key(config, ledger, _SIGNING_KEY_NAME),
-        languages=config.execution.languages,
         **{field.name: options[field.name] for field in fields(Settings) if field.name in options},
     )
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 from toolfold.interfaces.server.http_server import default_connection_limit
-from toolfold.models import MIB, Language, Limits
+from toolfold.models import MIB, Limits
 
 if TYPE_CHECKING:
     from toolfold.interfaces.http.access.auth import RequestReader
@@ -63,8 +63,6 @@ class Settings:
     jwt: JwtSettings | None = None
     token_key: bytes = field(default_factory=lambda: secrets.token_bytes(32), repr=False)
     """Signs continuation tokens; whoever shares it and the ledger can go on with one another's executions."""
-    languages: frozenset[Language] | None = None
-    """That programs may be written in; `None` is Python for all, and bash for LibreChat."""
     base_path: str = ""
     max_rounds: int = 20
     timeout_seconds: float = 60.0

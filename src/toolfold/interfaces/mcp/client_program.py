@@ -16,7 +16,7 @@ import mcp_types as types
 from toolfold.errors import ToolRefused, UsageError
 from toolfold.execution.registry import Answers, drive, refuse_approvals
 from toolfold.interfaces.mcp.approval_questions import CLIENT_ROUNDS, ClientQuestions, approval_form, decision_of
-from toolfold.models import Call, CallRecord, File, Limits, Outcome, Paused, ProgramOptions, ToolSpec
+from toolfold.models import Call, CallRecord, File, Language, Limits, Outcome, Paused, ProgramOptions, ToolSpec
 from toolfold.runtime import Runtime
 from toolfold.service.wait_for_execution import WaitableExecution
 from toolfold.tools.tool import Decision
@@ -34,11 +34,13 @@ class McpProgram(WaitableExecution):
 
     def __init__(
         self, runtime: Runtime, execution_id: str, *, limits: Limits, session: str = "", can_ask: bool, asker: str = "",
+        language: Language = "python",
     ) -> None:  # fmt: skip
         super().__init__(runtime, execution_id)
         self.limits = limits
         self.text = ""
         self._session = session
+        self._language = language
         self._asker = asker if can_ask else None
         self.questions = ClientQuestions(self._news.set)
         """Questions for the client to ask, and its answers."""
@@ -107,10 +109,10 @@ class McpProgram(WaitableExecution):
         CURRENT.set(self)
         if before is not None:
             await before(self)
-        # Without a session nothing is kept, whatever `keep_names` says.
+        # Without a session nothing is kept, whatever `keep_names` says; a bash program keeps only files.
         options = ProgramOptions(
-            limits=self.limits, on_call=self._note_call, session=self._session, keep_names=True,
-            execution_id=self.execution_id, files=files,
+            limits=self.limits, on_call=self._note_call, session=self._session,
+            keep_names=self._language == "python", execution_id=self.execution_id, files=files, language=self._language,
         )  # fmt: skip
         if not self.can_ask and not is_driven:
             return await self._runtime.run(text, options=options)

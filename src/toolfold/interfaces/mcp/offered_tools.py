@@ -13,6 +13,7 @@ from toolfold.errors import ToolError, ToolfoldError
 from toolfold.execution.described_files import DescribedFiles
 from toolfold.interfaces.config_runtime import mentions, with_python_names, without_local
 from toolfold.interfaces.mcp.prompt_texts import CONTRACT, DESCRIPTION, SEARCH_NAME
+from toolfold.interfaces.tool_prompt import bash_rule
 from toolfold.models import File, Json, ToolSpec
 from toolfold.prompts.catalog import HEADER, dense_text, dense_within
 from toolfold.prompts.python_stubs import first_line
@@ -95,6 +96,8 @@ class DescriptionWriter:
         self._history = history
         self.files = DescribedFiles.of(files)
         """Described once a guest has read them."""
+        self.bash_rule = ""
+        """Added to the rules for programs."""
         self._lessons: dict[str, ToolLessons | None] = {}
         self._last: tuple[tuple[object, ...], tuple[str, bool]] | None = None
 
@@ -117,7 +120,7 @@ class DescriptionWriter:
     ) -> tuple[str, bool]:
         """The description, and whether every signature is in it."""
         if self.is_contract:
-            return CONTRACT, False
+            return CONTRACT + self.bash_rule, False
         room, lessons = self._max_characters or max_characters, self._lessons.get(client)
         states = tuple((server.name, server.state, server.tools) for server in servers)
         key = (room, states, tuple(specs), id(lessons), self.files.lines)
@@ -129,7 +132,7 @@ class DescriptionWriter:
         self, servers: Sequence[ServerStatus], specs: Sequence[ToolSpec], room: int, lessons: ToolLessons | None
     ) -> tuple[str, bool]:
         # Rules, files, then tools.
-        parts = [DESCRIPTION, *_absent_server_lines(servers, room // 4)]
+        parts = [DESCRIPTION + self.bash_rule, *_absent_server_lines(servers, room // 4)]
         if self.files.files:
             parts.append(self.files.text(room // 4))
         if not specs:
@@ -203,6 +206,8 @@ class Offer:
         self._is_stale = False
         self._announced_description = ""
         self.describing = describing or DescriptionWriter()
+        if rule := bash_rule(runtime):
+            self.describing.bash_rule = f" {rule}"
         self.refresh()
         self.announce()
 

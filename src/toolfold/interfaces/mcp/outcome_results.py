@@ -165,7 +165,7 @@ def _failure(outcome: Outcome, wall_seconds: float) -> str:
         return f"{traceback}{TRUNCATED}\n{problem}"
     if not traceback or outcome.status == "limit":
         return f"{traceback}\n{message}".strip("\n")
-    return traceback
+    return traceback if message in traceback else f"{traceback}\n{message}"
 
 
 def _extra(outcome: Outcome) -> Iterator[str]:

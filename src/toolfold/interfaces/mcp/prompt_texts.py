@@ -54,8 +54,10 @@ _CONTRACT_CODE: Final = (
 )
 
 
-def program_schema(max_seconds: float, *, is_contract: bool = False, yields: bool = False) -> dict[str, Json]:
-    """Of the arguments of `execute_program`; with `yields`, one more where programs may answer before their end."""
+def program_schema(
+    max_seconds: float, *, is_contract: bool = False, yields: bool = False, has_bash: bool = False
+) -> dict[str, Json]:
+    """Of the arguments of `execute_program`; `yields` where programs may answer before their end."""
     seconds = int(max_seconds) if max_seconds == int(max_seconds) else max_seconds
     return {
         "type": "object",
@@ -63,6 +65,7 @@ def program_schema(max_seconds: float, *, is_contract: bool = False, yields: boo
             "code": {"type": "string", "description": _CONTRACT_CODE if is_contract else _CODE},
             "session": {"type": "string", "description": _SESSION},
             "timeout_seconds": {"type": "number", "maximum": seconds},
+            **({"language": {"enum": ["python", "bash"]}} if has_bash else {}),
             **({"yield_after_seconds": {"type": "number"}} if yields else {}),
         },
         "required": ["code"],

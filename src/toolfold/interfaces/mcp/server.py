@@ -50,6 +50,7 @@ from toolfold.interfaces.mcp.program_tasks import (
     unknown_program,
     wait_for_program,
 )
+from toolfold.interfaces.tool_prompt import language_of
 from toolfold.models import Limits, Outcome
 from toolfold.runtime import Runtime
 from toolfold.service.file_owners import ClientExecutions, ExecutionLocks
@@ -194,8 +195,11 @@ class McpServer:
         description, is_all = self._offer.description(description_limit_for(context), client_of(context))
         # A client with tasks waits for programs itself.
         tells_to_wait = self._yielding.after_seconds is not None and not has_tasks(context)
-        is_contract = self._offer.describing.is_contract
-        schema = prompt_texts.program_schema(self._limits.wall_seconds, is_contract=is_contract, yields=tells_to_wait)
+        describing = self._offer.describing
+        schema = prompt_texts.program_schema(
+            self._limits.wall_seconds, is_contract=describing.is_contract, yields=tells_to_wait,
+            has_bash=bool(describing.bash_rule),
+        )  # fmt: skip
         tools = [types.Tool(name=prompt_texts.ENTRY_NAME, description=description, input_schema=schema, _meta=_META)]
         if not is_all:
             tools.append(_SEARCH_TOOL)
@@ -236,6 +240,7 @@ class McpServer:
 
     async def _start(self, context: Context, arguments: Mapping[str, Any], *, is_durable: bool) -> McpProgram:
         text, session, seconds = _parse_arguments(arguments, self._limits.wall_seconds)
+        language = language_of(arguments.get("language"), self._runtime)
         assert self._ready is not None
         self._ready.result()  # raises where the sandbox is not available
         await self._offer.wait_for_mentioned(text)
@@ -243,7 +248,7 @@ class McpServer:
         files = self._offer.describing.files.files_for(session, self._runtime.sessions)
         program = McpProgram(
             self._runtime, new_id(owner_of(context)), limits=replace(self._limits, wall_seconds=seconds),
-            session=session, can_ask=can_ask(context), asker=name_of(context),
+            session=session, can_ask=can_ask(context), asker=name_of(context), language=language,
         )  # fmt: skip
         before = None if is_legacy(context) else self._clients.tell_roots
         program.start(text, before, files=files, is_durable=is_durable)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -21,6 +22,7 @@ from toolfold.config.build import (
 from toolfold.config.loader import left_out_servers
 from toolfold.config.model import Config
 from toolfold.execution.request import OwnedLedger
+from toolfold.interfaces.config_runtime import bash_line
 from toolfold.interfaces.mcp.client_program import ask_client
 from toolfold.interfaces.mcp.client_sessions import Clients
 from toolfold.interfaces.mcp.offered_tools import DescriptionWriter, Offer
@@ -49,6 +51,8 @@ def create_mcp_server(
         entry_name=ENTRY_NAME, interface="mcp",
     )  # fmt: skip
     runtime = Runtime(settings=settings)
+    if line := bash_line(runtime):
+        logging.getLogger(__name__).warning(line)
     local = [*modules, *declared_tools(config)]
     strays = StrayPatterns(config)
     if not config.servers:

@@ -11,7 +11,7 @@ from pydantic_core import PydanticSerializationError, to_jsonable_python
 
 from toolfold import errors
 from toolfold.errors import EngineCrashed, ToolfoldError, entry_for
-from toolfold.interfaces.tool_prompt import Form, tools_text
+from toolfold.interfaces.tool_prompt import BASH_RULE, Form, tools_text
 from toolfold.models import CallRecord, Media, Outcome, Problem, ToolSpec, Value
 from toolfold.prompts.schema_types import text_schema
 from toolfold.prompts.wording import first_line, lessons
@@ -221,8 +221,9 @@ DIRECTLY: Final = "call these directly"
 
 def run_code_description(
     specs: Sequence[ToolSpec], budget_characters: int | None = None, form: Form = "dense",
-    snapshot: ToolLessons | None = None, files: str = "",
+    snapshot: ToolLessons | None = None, files: str = "", *, has_bash: bool = False,
 ) -> str:  # fmt: skip
     """The description of `run_code`: how to write a program, the signatures of what it may call, and its files."""
     tools = tools_text(specs, budget_characters=budget_characters, form=form, snapshot=snapshot)
-    return "\n\n".join(part for part in (_HEAD, tools or _NO_TOOLS, files) if part)
+    head = f"{_HEAD} {BASH_RULE}" if has_bash else _HEAD
+    return "\n\n".join(part for part in (head, tools or _NO_TOOLS, files) if part)

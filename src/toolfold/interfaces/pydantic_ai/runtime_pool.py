@@ -26,7 +26,7 @@ from toolfold.interfaces.tool_prompt import Form
 from toolfold.ledger.base import Ledger
 from toolfold.ledger.ledger_factory import open_ledger
 from toolfold.ledger.memory import MemoryLedger
-from toolfold.models import NOTHING_RAN, File, Limits, Outcome, ToolSpec
+from toolfold.models import NOTHING_RAN, File, Language, Limits, Outcome, ToolSpec
 from toolfold.runtime import Runtime, RuntimeSettings
 from toolfold.service.answer_memory import BoundedMemory
 from toolfold.tools.catalog import Catalog
@@ -72,11 +72,15 @@ class RuntimePool:
     def __init__(
         self, *, engine: str | Engine, engine_options: Mapping[str, Any] | None, limits: Limits | None,
         ledger: str | PathLike[str] | Ledger | None, learn: bool = True,
+        languages: frozenset[Language] = frozenset({"python"}),
     ) -> None:  # fmt: skip
         self._engine = engine
         self._engine_options = engine_options
         self._limits = limits or Limits()
-        self._chosen_engine()  # a wrong name or option fails here, not in the middle of a run
+        chosen = self._chosen_engine()  # a wrong name or option fails here, not in the middle of a run
+        if missing := languages - chosen.capabilities.languages:
+            raise UsageError(f"the engine {chosen.name!r} runs no {' or '.join(missing)} programs here")
+        self._languages = languages
         if isinstance(ledger, PathLike):
             ledger = os.fspath(ledger)
         self._ledger: str | Ledger = MemoryLedger() if ledger is None or ledger == "memory" else ledger
@@ -96,7 +100,7 @@ class RuntimePool:
     ) -> str:  # fmt: skip
         """Description of `run_code`; the same object while the tools do not change, because each step asks for it."""
         key = (specs, budget_characters, form, snapshot, files)
-        return self._descriptions.get(key, lambda key: run_code_description(*key))
+        return self._descriptions.get(key, lambda key: run_code_description(*key, has_bash="bash" in self._languages))
 
     async def files_text(self, files: Sequence[File]) -> str:
         """Description of the files that every program has; a guest reads them once."""
@@ -203,6 +207,7 @@ class RuntimePool:
             entry_name="run_code",
             interface="pydantic_ai",
             telemetry=False,  # Pydantic AI traces each call already
+            languages=self._languages,
             may_ask=True,  # not `Policy(ask=...)`: a handler of the agent may answer on the way, and then the tool runs
         )
         # Pydantic AI checks the arguments, with the tool's own validator.

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from os import PathLike
-from typing import Any, Final, Self, Unpack
+from typing import Any, Final, NotRequired, Self, Unpack
 
 from pydantic import TypeAdapter
 from pydantic_ai import (
@@ -18,6 +18,7 @@ from pydantic_ai import (
     DeferredToolResults,
     FilteredToolset,
     ModelResponse,
+    ModelRetry,
     RunContext,
     ToolDefinition,
     ToolsetTool,
@@ -29,7 +30,7 @@ from pydantic_ai.tools import AgentDepsT
 from typing_extensions import TypedDict
 
 from toolfold.engines.base import Engine
-from toolfold.errors import ToolfoldError
+from toolfold.errors import ToolfoldError, UsageError
 from toolfold.execution.registry import drive
 from toolfold.interfaces.pydantic_ai.allowed_callers import (
     callers_of,
@@ -43,14 +44,15 @@ from toolfold.interfaces.pydantic_ai.nested_calls import LongProgram, NestedCall
 from toolfold.interfaces.pydantic_ai.outcome_returns import RUN_CODE, RUN_CODE_SCHEMA, to_exception, to_retry, to_return
 from toolfold.interfaces.pydantic_ai.runtime_pool import RuntimePool, with_unique_names
 from toolfold.interfaces.pydantic_ai.tool_search import SEVERAL, searches_of, toolsets_of
-from toolfold.interfaces.tool_prompt import Form
+from toolfold.interfaces.tool_prompt import Form, language_of, with_language
 from toolfold.ledger.base import Ledger
-from toolfold.models import File, Limits, Outcome, Paused
+from toolfold.models import File, Language, Limits, Outcome, Paused
 from toolfold.runtime import Runtime
 
 
 class _Arguments(TypedDict):
     code: str
+    language: NotRequired[str]
 
 
 # Any: Pydantic's own type for it is private, and Pydantic AI's protocol is narrower on paper only.
@@ -93,6 +95,7 @@ class CodeModeToolset(WrapperToolset[AgentDepsT]):
         on_outcome: Told of every program that ended, with its files and hints.
         learn: Note what tools that do not declare it return (keys and types, never values); descriptions of later
             conversations show it.
+        languages: What programs may be written in; with `bash` among them, the model may choose it.
         files: In the working directory of every program. The model is told what is in them: columns and types, sheets,
             rows, as a guest reads it.
     """
@@ -109,6 +112,7 @@ class CodeModeToolset(WrapperToolset[AgentDepsT]):
     learn: bool = True
     files: Sequence[File] = ()
     yield_after_seconds: float | None = None
+    languages: Collection[Language] = frozenset({"python"})
     # A field, so that the copies that Pydantic AI makes for each run share it.
     _pool: RuntimePool | None = field(default=None, repr=False, compare=False)
 
@@ -118,7 +122,7 @@ class CodeModeToolset(WrapperToolset[AgentDepsT]):
         if self._pool is None:
             self._pool = RuntimePool(
                 engine=self.engine, engine_options=self.engine_options, limits=self.limits, ledger=self.ledger,
-                learn=self.learn,
+                learn=self.learn, languages=frozenset(self.languages),
             )  # fmt: skip
 
     @property
@@ -177,7 +181,7 @@ class CodeModeToolset(WrapperToolset[AgentDepsT]):
                 description=self.home.description(
                     specs, self.budget_characters, self.signatures, snapshot, await self.home.files_text(self.files)
                 ),
-                parameters_json_schema=RUN_CODE_SCHEMA,
+                parameters_json_schema=with_language(RUN_CODE_SCHEMA) if "bash" in self.languages else RUN_CODE_SCHEMA,
                 metadata={"code_arg_name": "code", "code_arg_language": "python"},
             ),
             max_retries=self.max_retries,
@@ -195,11 +199,15 @@ class CodeModeToolset(WrapperToolset[AgentDepsT]):
         toolset, tools = await self._all_tools(ctx, tool)
         specs = with_unique_names(spec_of(toolset_tool.tool_def) for toolset_tool in tools.values())
         runtime = await self.home.runtime(specs)
+        try:
+            tool_args = {**tool_args, "language": language_of(tool_args.get("language"), runtime)}
+        except UsageError as error:
+            raise ModelRetry(str(error)) from error
         nested = NestedCalls(
             manager=_manager(ctx, toolset, tools), outer_id=ctx.tool_call_id or "", stop=runtime.executions.cancel
         )
         nested.enter()
-        nested, outcome = await self._run(runtime, nested, ctx, tool_args["code"])
+        nested, outcome = await self._run(runtime, nested, ctx, tool_args)
         self.home.note_end(ctx.run_id or "", outcome)
         if self.on_outcome is not None:
             self.on_outcome(outcome)
@@ -222,7 +230,7 @@ class CodeModeToolset(WrapperToolset[AgentDepsT]):
         return await self.home.long_programs.wait(requests, timeout_seconds)
 
     async def _run(
-        self, runtime: Runtime, nested: NestedCalls, ctx: RunContext[AgentDepsT], code: str
+        self, runtime: Runtime, nested: NestedCalls, ctx: RunContext[AgentDepsT], tool_args: dict[str, Any]
     ) -> tuple[NestedCalls, Outcome]:
         """Run the program to its end, with its calls; `CallDeferred` if it outlasts the wait of the agent's run."""
         key = f"{ctx.conversation_id}/{ctx.tool_call_id}"
@@ -233,9 +241,9 @@ class CodeModeToolset(WrapperToolset[AgentDepsT]):
         execution_id = nested.answers.execution_id or secrets.token_hex(8)
         program = self.home.long_programs.get(execution_id)
         if program is None and self.yield_after_seconds is None:
-            return nested, await self._drive(runtime, nested, ctx, code, key, execution_id)
+            return nested, await self._drive(runtime, nested, ctx, tool_args, key, execution_id)
         if program is None:
-            work = asyncio.create_task(self._drive(runtime, nested, ctx, code, key, execution_id))
+            work = asyncio.create_task(self._drive(runtime, nested, ctx, tool_args, key, execution_id))
             program = LongProgram(nested, work, partial(runtime.executions.suspend, execution_id))
         has_yielded = execution_id in self.home.long_programs
         try:
@@ -252,8 +260,9 @@ class CodeModeToolset(WrapperToolset[AgentDepsT]):
         return program.nested, program.work.result()
 
     async def _drive(
-        self, runtime: Runtime, nested: NestedCalls, ctx: RunContext[AgentDepsT], code: str, key: str, execution_id: str
-    ) -> Outcome:
+        self, runtime: Runtime, nested: NestedCalls, ctx: RunContext[AgentDepsT], tool_args: dict[str, Any],
+        key: str, execution_id: str,
+    ) -> Outcome:  # fmt: skip
         """Run the program to its end; `ApprovalRequired`, with a note in its metadata, if it waits for an answer."""
         try:
             if nested.answers.execution_id:
@@ -265,8 +274,9 @@ class CodeModeToolset(WrapperToolset[AgentDepsT]):
             else:
                 rerun_of = self.home.failed_execution(ctx.run_id or "") if self.reuse_replies else ""
                 step = await runtime.start(
-                    code, files=self.files, tenant=key, rerun_of=rerun_of, execution_id=execution_id,
+                    tool_args["code"], files=self.files, tenant=key, rerun_of=rerun_of, execution_id=execution_id,
                     durable=self.yield_after_seconds is not None,
+                    language=tool_args["language"],
                 )  # fmt: skip
             step = await drive(runtime, step, nested.answer)
             if isinstance(step, Paused):
@@ -398,6 +408,7 @@ class CodeModeOptions(TypedDict, total=False):
     learn: bool
     files: Sequence[File]
     yield_after_seconds: float | None
+    languages: Collection[Language]
 
 
 def split_by_caller(

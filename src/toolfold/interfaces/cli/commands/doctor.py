@@ -82,7 +82,9 @@ def print_diagnosis(diagnosis: Diagnosis, console: Console) -> None:
     if diagnosis.bash_refusal:
         console.print(f"\nbash programs: NOT AVAILABLE: {diagnosis.bash_refusal}")
     else:
-        console.print("\nbash programs: available; the host adds up the memory of all their processes")
+        console.print(
+            "\nbash programs: available, in the shell profile; the host adds up the memory of all their processes"
+        )
         _print_findings(diagnosis.bash, console, good="blocked", bad="NOT BLOCKED")
     console.print(f"\nlibraries for programs: {', '.join(diagnosis.libraries) or 'none'}")
     for name, state in diagnosis.library_sets.items():

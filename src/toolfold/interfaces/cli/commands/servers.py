@@ -49,6 +49,7 @@ def serve_command(
     from toolfold.interfaces.cli.console_links import announce_console
 
     try:
+        from toolfold.interfaces.config_runtime import bash_line
         from toolfold.interfaces.http.server_setup import open_app, require_keys, serve
         from toolfold.interfaces.server.http_server import listen
     except ModuleNotFoundError as error:
@@ -75,6 +76,8 @@ def serve_command(
                 if link:
                     _say(f"console at {url}{link}")
                     stack.enter_context(announce_console(port, store, f"{http.base_path}/console"))
+                if line := bash_line(app.state.runtime, clients="LibreChat"):
+                    _say(line)
 
             await serve(app, http.host, http.port, on_listening=tell, listening=listening)
 

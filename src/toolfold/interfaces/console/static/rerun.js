@@ -9,6 +9,7 @@ export async function rerun(main, { id }) {
   const says = h("div", { class: "small", id: "check", role: "status" }, "…");
   const go = h("button", { class: "main", type: "button", id: "go" }, "Run it");
   const count = execution.events.filter((event) => event.type === "replied" && !event.error).length;
+  const isBash = execution.language === "bash";
   let bad = execution.outcome?.problem?.line ?? 0;
   let timer = 0;
   let asked = 0;
@@ -18,10 +19,10 @@ export async function rerun(main, { id }) {
     asked += 1;
     const own = asked;
     try {
-      const { problem } = await post("check", { text: text.value });
+      const { problem } = await post("check", { text: text.value, language: execution.language });
       if (own !== asked) return;
       bad = problem?.line ?? 0;
-      fill(says, problem ? h("span", { style: { color: "var(--bad)" } }, `${problem.line ? `line ${problem.line}: ` : ""}${problem.message}`) : h("span", { style: { color: "var(--ok)" } }, "✓ no problems found"));
+      fill(says, problem ? h("span", { style: { color: "var(--bad)" } }, `${problem.line ? `line ${problem.line}: ` : ""}${problem.message}`) : h("span", { style: { color: "var(--ok)" } }, isBash ? "✓ no problems found; bash checks the syntax when it starts" : "✓ no problems found"));
     } catch (error) { fill(says, error.message); }
     number();
   };
@@ -40,7 +41,7 @@ export async function rerun(main, { id }) {
     if (event.key !== "Enter" || event.defaultPrevented || event.isComposing) return;
     const { selectionStart: at, selectionEnd: to, value: all } = text;
     const line = all.slice(all.lastIndexOf("\n", at - 1) + 1, at);
-    const indent = line.match(/^ */)[0] + (/:\s*$/.test(line) ? "    " : "");
+    const indent = line.match(/^ */)[0] + (isBash ? (/(?:^|[\s;])(?:then|do|else|\{)\s*$/.test(line) ? "  " : "") : /:\s*$/.test(line) ? "    " : "");
     if (!indent) return;
     event.preventDefault();
     text.setRangeText(`\n${indent}`, at, to, "end");

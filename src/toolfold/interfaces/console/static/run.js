@@ -79,7 +79,7 @@ export async function run(main, { id, isCurrent }) {
   const list = new LongList({ height: 28, most: 260, className: "calls-list", draw: drawCall, keyOf: (call) => call.id, label: "Calls" });
   list.element.setAttribute("role", "listbox");
   const count = h("span", { class: "muted small num", id: "count" });
-  const sources = lines(execution.program.replace(/\n$/, ""), [...execution.tools, ...execution.missing_tools]);
+  const sources = lines(execution.program.replace(/\n$/, ""), [...execution.tools, ...execution.missing_tools], execution.language);
   const rows = sources.map((parts, at) => h("div", { class: "ln", id: `line-${at + 1}` }, h("span", { class: "no" }, String(at + 1)), h("span", { class: "src" }, parts), h("span", {})));
   const legend = h("span", { class: "legend" }, [["--accent", "call"], ["--run", "in flight"], ["--bad", "failed"], ["--warn", "needs approval"], ["--faint", "from the record"], ["", "no reply"]]
     .map(([color, text]) => h("span", {}, h("i", color ? { style: { background: `var(${color})` } } : { class: "hollow" }), text)));
@@ -88,7 +88,7 @@ export async function run(main, { id, isCurrent }) {
     h("div", { class: "panel" }, h("header", {}, h("h2", {}, "Calls over time"), count, h("span", { class: "grow" }), legend), fall.element),
     h("div", { class: "split" },
       h("div", { class: "stack" },
-        h("div", { class: "panel" }, h("header", {}, h("h2", {}, "Program"), h("span", { class: "muted small" }, plural(rows.length, "line"))), h("div", { class: "code-view", tabindex: "0", role: "region", "aria-label": "Program" }, rows)),
+        h("div", { class: "panel" }, h("header", {}, h("h2", {}, "Program"), h("span", { class: "muted small" }, `${execution.language === "bash" ? "bash, " : ""}${plural(rows.length, "line")}`)), h("div", { class: "code-view", tabindex: "0", role: "region", "aria-label": "Program" }, rows)),
         h("div", { class: "panel" }, h("header", {}, h("h2", {}, "Output")), output)),
       h("div", { class: "stack" }, detail,
         h("div", { class: "panel" }, h("header", {}, h("h2", {}, "All calls")), list.element), saved)));
