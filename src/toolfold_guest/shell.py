@@ -138,6 +138,8 @@ class _Supervisor:
         self._recorded = {number: _key(index, arguments) for number, index, arguments in recorded}
         """Calls that are still to be made again, by their ids."""
         self._count = max(self._recorded, default=0)
+        self._gaps: list[int] = sorted({*range(1, self._count)} - self._recorded.keys())
+        """Ids of calls of which nothing is on record: they were about to ask for a yes."""
         self._last_sent = 0
         self._unsent: dict[int, str] = {}
         """By their ids, in the order in which they were made."""
@@ -205,8 +207,7 @@ class _Supervisor:
             # A job that sleeps may yet make a call that is on record.
             self._idle_looks += 1
             if self._idle_looks * _LOOK_MILLISECONDS > _PATIENCE_MILLISECONDS and not self._is_asleep():
-                self._recorded.clear()
-                self._send_calls(in_order_of_record=False)
+                self._end_difference()
         elif self._reports_waiting:
             self._told_waiting = self._replies_seen
             self._host.send(f'[{CALLS},"","",[],{self._replies_seen},null]')
@@ -289,19 +290,20 @@ class _Supervisor:
 
     def _is_idle(self) -> bool:
         """Whether each process sleeps and has said nothing since; without /proc a quiet moment has to do."""
-        if any(stat.rpartition(b") ")[2][:1] in b"RD" for stat in self._stats()):
+        if any(stat.rpartition(b") ")[2][:1] in b"RD" for stat in self._facts("stat")):
             return False
         return not self._poll.poll(0)
 
     def _is_asleep(self) -> bool:
-        return any(b"(sleep)" in stat for stat in self._stats())
+        """Whether a process waits for a timer; some kernels do not say it of others than `sleep`."""
+        return any(b"sleep" in fact for kind in ("comm", "wchan") for fact in self._facts(kind))
 
-    def _stats(self) -> Iterator[bytes]:
+    def _facts(self, kind: str) -> Iterator[bytes]:
         """What /proc says of each process of the program."""
         with contextlib.suppress(OSError):
             for name in os.listdir("/proc"):
                 if name.isdigit() and int(name) != os.getpid():
-                    with contextlib.suppress(OSError), open(f"/proc/{name}/stat", "rb") as file:
+                    with contextlib.suppress(OSError), open(f"/proc/{name}/{kind}", "rb") as file:
                         yield file.read()
 
     # calls
@@ -344,11 +346,21 @@ class _Supervisor:
             if rest is None:
                 made, rest = next(iter(self._unsent.items()))
                 del self._unsent[made]
-                self._slots[number] = self._slots.pop(made)
+                if made in self._slots:  # not answered yet
+                    self._slots[number] = self._slots.pop(made)
             self._last_sent = number
             calls.append(f"[{number},{rest}]")
         if calls:
             self._host.send(f"[{CALLS},{self._take_output()},[{','.join(calls)}],-1,null]")
+
+    def _end_difference(self) -> None:
+        """A call that is on record never came: let the host compare it with what came instead."""
+        if self._last_sent + 1 in self._gaps:  # the host has nothing to compare
+            self._outlets[1].write(b"the program makes other calls than before it was interrupted\n")
+            self._status = 1
+            return
+        self._recorded.clear()
+        self._send_calls(in_order_of_record=False)
 
     def _take_call(self, line: bytes) -> None:
         """A call for the next frame; one that makes no sense is answered here."""
@@ -385,6 +397,8 @@ class _Supervisor:
             if recorded == key:
                 del self._recorded[number]
                 return number
+        if self._gaps:
+            return self._gaps.pop(0)
         self._count += 1
         return self._count
 

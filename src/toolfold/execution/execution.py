@@ -159,8 +159,8 @@ class ExecutionRecord:
 
     # Any: as in `Moment`.
     def tell(self, kind: MomentKind, *, call_id: int = 0, text: str = "", **facts: Any) -> None:
-        """Note a moment for observers; only in a ledger that lasts, because a replay does not need it."""
-        if self._ledger.is_lasting:
+        """Note a moment for observers; what a replay does not need, only in a ledger that lasts."""
+        if self._ledger.is_lasting or kind == "asked":
             self.note(Moment(kind=kind, at=self.at, call_id=call_id, text=text, facts=facts))
 
     def note_pause(self, seconds_left: float) -> None:

@@ -108,10 +108,7 @@ def _first_pause(history: ExecutionHistory, outside: frozenset[str]) -> Paused |
             case ReplyEntry():
                 calls.pop(entry.reply.call_id, None)
             case Moment(kind="asked"):
-                facts = entry.facts
-                approvals[entry.call_id] = Call(
-                    id=entry.call_id, tool=facts["tool"], arguments=facts["arguments"], line=facts["line"]
-                )
+                approvals[entry.call_id] = _asked_call(entry)
             case DecisionEntry():
                 approvals.pop(entry.call_id, None)
             case _:
@@ -125,6 +122,15 @@ def _paused(history: ExecutionHistory, calls: Mapping[int, Call], approvals: Map
         execution_id=start_record.execution_id, calls=tuple(calls.values()), approvals=tuple(approvals.values()),
         seconds_left=start_record.limits.wall_seconds,
     )  # fmt: skip
+
+
+def _asked_call(entry: Moment) -> Call:
+    facts = entry.facts
+    return Call(id=entry.call_id, tool=facts["tool"], arguments=facts["arguments"], line=facts["line"])
+
+
+def _is_question(entry: Entry) -> TypeIs[Moment]:
+    return isinstance(entry, Moment) and entry.kind == "asked"
 
 
 def _is_decision(entry: Entry) -> TypeIs[DecisionEntry]:
@@ -214,6 +220,15 @@ class ReplayHistory:
         self._calls = {entry.call.id: entry.call for entry in history.entries if isinstance(entry, CallEntry)}
         self.reply_entries = [entry for entry in history.entries if isinstance(entry, ReplyEntry)]
         self._entries_by_call = {entry.reply.call_id: entry for entry in self.reply_entries}
+        # Calls that wait for a yes, or were refused before they asked, have not begun; their ids are taken.
+        self._earlier = {
+            **{
+                number: Call(id=number, tool=entry.record.name, arguments=entry.record.arguments)
+                for number, entry in self._entries_by_call.items()
+            },
+            **{entry.call_id: _asked_call(entry) for entry in history.entries if _is_question(entry)},
+            **self._calls,
+        }
         self._handed = {entry.call_id: entry.is_open for entry in history.entries if isinstance(entry, HandoverEntry)}
         decided = (entry for entry in history.entries if isinstance(entry, DecisionEntry))
         self.decided = [(self._calls[entry.call_id], entry) for entry in decided if entry.call_id in self._calls]
@@ -230,15 +245,16 @@ class ReplayHistory:
 
     @property
     def calls(self) -> list[Call]:
-        return [self._calls[number] for number in sorted(self._calls)]
+        """All that the program has made, also those that have not begun."""
+        return [self._earlier[number] for number in sorted(self._earlier)]
 
     def knows(self, call: Call) -> bool:
-        """Whether this call is on record.
+        """Whether this call is on record as begun or answered.
 
         Raises:
             ReplayDiverged: Another call is, at the same place.
         """
-        recorded = self._calls.get(call.id)
+        recorded = self._earlier.get(call.id)
         if recorded is None:
             return False
         if call_key(recorded) != call_key(call):
@@ -246,7 +262,7 @@ class ReplayHistory:
                 f"call {call.id} was {recorded.tool!r} with {_show_arguments(recorded)}, now it is {call.tool!r} with "
                 f"{_show_arguments(call)}; the program or its surroundings changed under its record"
             )
-        return True
+        return call.id in self._calls or call.id in self._entries_by_call
 
     def is_handed_out(self, call_id: int) -> bool:
         """Whether its tool left the answer to the outside, so that nothing of it has been done yet."""

@@ -89,7 +89,7 @@ MomentKind: TypeAlias = Literal["printed", "asked", "paused", "resumed", "retrie
 
 
 class Moment(msgspec.Struct, frozen=True, kw_only=True, array_like=True, tag=6):
-    """Live event for viewers of an execution. A replay does not need it."""
+    """Live event for viewers of an execution. Of these a replay needs only which call `asked` under which id."""
 
     kind: MomentKind
     at: float
