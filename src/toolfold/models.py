@@ -20,7 +20,7 @@ Value: TypeAlias = Any
 
 AllowedCallers = Literal["direct", "code", "both"]
 """Who may call a tool: a model directly, its programs, or either."""
-Isolation = Literal["namespace", "landlock", "none", "monty", "scripted"]
+Isolation = Literal["namespace", "landlock", "none", "wasm", "monty", "scripted"]
 Status = Literal["finished", "failed", "rejected", "timeout", "cancelled", "limit"]
 NOTHING_RAN: Final[tuple[Status, ...]] = ("rejected",)
 """After these, not a line of the program was executed."""
@@ -439,7 +439,7 @@ class Outcome(OutcomeViews):
     engine: str = ""
     """The name of the engine that ran it; empty if nothing ran."""
     isolation: str = ""
-    """What kept the program from the host: `namespace`, `landlock`, `monty` or `none`."""
+    """What kept the program from the host: `namespace`, `landlock`, `wasm`, `monty` or `none`."""
     seconds: float = 0.0
     """From its start to its end, without the time in which it was paused."""
     context_saved: ContextSaved = field(default_factory=ContextSaved)

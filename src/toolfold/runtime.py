@@ -79,7 +79,7 @@ class Runtime(fork_safety.ProcessOwned):
 
     Args:
         tools: What programs may call: functions, or `Tool` objects of any source.
-        engine: `auto`, `process`, `monty`, `ray`, the name of an engine that others register, or an `Engine`.
+        engine: `auto`, `process`, `wasm`, `monty`, `ray`, the name of an engine that others register, or an `Engine`.
         engine_options: Options of an engine that is given by name; those of the process engine are `isolation`, `warm`,
             `host_libraries` and `accept_no_isolation`.
         limits: For programs that are given none of their own.

@@ -40,7 +40,6 @@ from toolfold_guest.shared.wire_format import HEADER, PLAIN, PROGRAM, REPLY, STA
 from toolfold_guest.stdlib import blocked_calls, interpreter_patches, notebook
 from toolfold_guest.stdlib.notebook import Returned
 from toolfold_guest.stdlib_names import (
-    AF_UNIX,
     SIGTERM,
     SIGURG,
     SOCK_STREAM,
@@ -63,6 +62,7 @@ _Codes = tuple[types.CodeType, types.CodeType | None]
 """The body of a program, and its last expression."""
 
 CO_COROUTINE = 0x80
+_AF_UNIX = 1  # by number: on WebAssembly, where nobody needs it, the name is missing
 _HOST = 3  # where the zygote puts the guest's socket
 LOOKS_UP_NAMES = frozenset(
     {"__globals__", "__main__", "dir", "eval", "exec", "f_globals", "globals", "locals", "modules", "vars"}
@@ -102,6 +102,27 @@ class _GuestState:
 _state = _GuestState()  # not the class: a type that is changed must be looked up anew
 
 
+class _SocketScript:
+    """A host that has its answers ready."""
+
+    def __init__(self, frames: list[bytes]) -> None:
+        # A message at a time: the reply must not be read along with the program; nothing would wake the loop for it.
+        self.guest_end, self._host_end = socket.socketpair(type=socket.SOCK_SEQPACKET)
+        for frame in frames:
+            self._host_end.send(frame)
+
+    def output(self) -> bytes:
+        """What the guest sent; ends the conversation."""
+        self.guest_end.close()
+        with self._host_end:
+            return b"".join(iter(lambda: self._host_end.recv(4096), b""))
+
+
+rehearsal_script: Any = _SocketScript
+outlet_type: type[Outlet] = Outlet
+"""These two are others where the host is not at the end of a socket."""
+
+
 def prepare(library_set: str) -> None:
     """Load libraries and build what every guest starts with. Called in the zygote, before any fork."""
     if library_set != "bare":
@@ -115,7 +136,7 @@ def prepare(library_set: str) -> None:
     loop = _state.loop = event_loop.GuestLoop()
     event_loop.install(loop)
     _state.first_streams = sys.stdout, sys.stderr
-    stdout, stderr = Outlet(1), Outlet(2)
+    stdout, stderr = outlet_type(1), outlet_type(2)
     _state.streams = sys.__stdout__, sys.__stderr__ = Stream(stdout), Stream(stderr)  # type: ignore[misc]  # none so far
     inbox, outbox = GuestInbox(loop), GuestOutbox(stdout, stderr, _state.streams)
     _state.channel = loop.poll_selector.channel = Channel(loop, inbox, outbox)
@@ -152,27 +173,23 @@ def rehearse() -> None:
 
 
 def _rehearse(text: str) -> bytes:
-    """Run a program against a socket pair; what the host would have been sent."""
-    # A message at a time: the reply must not be read along with the program, for nothing would wake the loop for it.
-    guest_end, host_end = socket.socketpair(type=socket.SOCK_SEQPACKET)
+    """Run a program against a script; what the host would have been sent."""
     streams = sys.stdout, sys.stderr
     options = {"preset": ("asyncio",), "max_argument_bytes": 100, "seed": None, "files": [], "session": False}
     messages: list[tuple[Any, ...]] = [(PROGRAM, text, marshal.dumps([tuple(_ECHO)], PLAIN)), (START, options)]
     if "echo" in text:
         messages.append((REPLY, 1, True, 1, False))
-    for message in messages:
-        body = marshal.dumps(message, PLAIN)
-        host_end.send(HEADER.pack(len(body)) + body)
+    bodies = [marshal.dumps(message, PLAIN) for message in messages]
+    script = rehearsal_script([HEADER.pack(len(body)) + body for body in bodies])
     try:
-        _serve(guest_end)
+        serve(script.guest_end)
     finally:
-        _state.loop.remove_reader(guest_end)
+        _state.loop.remove_reader(script.guest_end)
         # Here, so that no guest has to let go of this one.
         _state.session = modules["__main__"] = _new_main()
         sys.stdout, sys.stderr = streams
-        guest_end.close()
-    with host_end:
-        return b"".join(iter(lambda: host_end.recv(4096), b""))
+        output: bytes = script.output()
+    return output
 
 
 def _new_main() -> types.ModuleType:
@@ -187,21 +204,29 @@ def main(fd: int) -> NoReturn:
     # What the fork brought along is not the program's: the collector need not look at it, nor copy its pages.
     freeze_gc()
     enable_gc()
-    folder = getcwd()
-    # Modules that the caller gave, or that the program writes, can be imported.
-    search_path.append(folder)
-    _state.file = folder + "/program.py"
-    sock = Socket(AF_UNIX, SOCK_STREAM, 0, fd)
+    use_folder(getcwd())
+    sock = Socket(_AF_UNIX, SOCK_STREAM, 0, fd)
     # The host asks for last words with this signal before it kills.
     set_handler(SIGTERM, _state.channel.outbox.send_last_words)
     # And with this one for what was printed so far, while somebody reads along.
     set_handler(SIGURG, _state.channel.outbox.send_so_far)
-    goes_on = _serve(sock, _warm_caches)
+    goes_on = serve(sock, _warm_caches)
     while goes_on:
-        goes_on = _serve(sock)
+        goes_on = serve(sock)
     # To end takes the kernel milliseconds, and the host, which this has just woken, may have to wait for this core.
     sock.recv(1)
     exit_now(0)
+
+
+def use_folder(folder: str) -> None:
+    """Modules in the data folder, which the caller gave or the program writes, can be imported."""
+    search_path.append(folder)
+    _state.file = folder + "/program.py"
+
+
+def streams() -> tuple[Stream, Stream]:
+    """The program's standard output and error."""
+    return _state.streams
 
 
 def _warm_caches() -> None:
@@ -220,7 +245,8 @@ def _warm_caches() -> None:
     inbox.look_for_start()
 
 
-def _serve(sock: Any, meanwhile: Callable[[], None] | None = None) -> bool:
+def serve(sock: Any, meanwhile: Callable[[], None] | None = None) -> bool:
+    """Run the next program of a conversation; whether there may be another, as in a session."""
     channel = _state.channel
     # Program and start come apart: the first as soon as the host has the text, the second when its check is done.
     channel.attach(sock)

@@ -5,7 +5,6 @@ import importlib
 import sys
 from collections.abc import Iterable, Sequence
 
-from toolfold_guest.jail import kernel_calls
 from toolfold_guest.shared.reserved_names import DATA_LIBRARIES, SCIENCE_LIBRARIES
 
 STDLIB = (
@@ -113,6 +112,8 @@ def _load(name: str) -> None:
         importlib.import_module(name)
     # A package may raise anything; the operator has to know which one it was.
     except BaseException as error:  # noqa: BLE001
+        from toolfold_guest.jail import kernel_calls  # noqa: PLC0415  # it cannot be loaded on WebAssembly
+
         reason = f"{type(error).__name__}: {error}".splitlines()[0]
         raise kernel_calls.JailError(f"{name!r} in libraries.preload cannot be imported ({reason})") from None
 

@@ -10,6 +10,7 @@ import builtins
 import importlib.machinery
 import sys
 import types
+import zipimport
 
 _STDLIB = frozenset(
     {"_weakrefset", "asyncio", "collections", "concurrent", "contextlib", "enum", "functools", "heapq", "json",
@@ -24,13 +25,19 @@ _CHANGE_MODULES = frozenset(
 _builtins = dict(vars(builtins))
 
 
+_LOADERS: tuple[type, ...] = (importlib.machinery.SourceFileLoader, zipimport.zipimporter)
+"""The second of the standard library on WebAssembly."""
+
+
 def give_builtins() -> None:
     """Until `take_back_builtins`, modules of the guest and those above are loaded with a copy."""
-    setattr(importlib.machinery.SourceFileLoader, "create_module", _create_module)  # noqa: B010  # mypy knows it as a method
+    for loader in _LOADERS:
+        setattr(loader, "create_module", _create_module)  # noqa: B010  # mypy knows it as a method
 
 
 def take_back_builtins() -> None:
-    del importlib.machinery.SourceFileLoader.create_module
+    for loader in _LOADERS:
+        delattr(loader, "create_module")  # the same
 
 
 def _create_module(_: object, spec: importlib.machinery.ModuleSpec) -> types.ModuleType | None:

@@ -30,7 +30,6 @@ write = os.write
 SEEK_END = os.SEEK_END
 
 Socket = _socket.socket
-AF_UNIX = _socket.AF_UNIX
 SOCK_STREAM = _socket.SOCK_STREAM
 new_poll = select.poll
 POLLIN = select.POLLIN

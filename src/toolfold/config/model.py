@@ -369,7 +369,7 @@ class Config(Section):
     approvals_wait: Duration = 3600.0
     """How long a call waits for an answer from a console before it is refused."""
     engine: EngineName = "auto"
-    """Where programs run: `auto`, `process`, `monty`, `ray`, or an engine that another package registers."""
+    """Where programs run: `auto`, `process`, `wasm`, `monty`, `ray`, or an engine that another package registers."""
     ray: RayConfig = Field(default_factory=RayConfig)
     """The cluster for the engine `ray`."""
     isolation: Literal["namespace", "landlock", "none"] = "namespace"

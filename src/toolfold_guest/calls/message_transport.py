@@ -40,6 +40,8 @@ _buffer = memoryview(bytearray(BUFFER_BYTES))
 class GuestInbox:
     """What has come of one conversation, and how many replies of it were taken."""
 
+    make_patience: Any = Patience
+
     def __init__(self, loop: Any) -> None:
         self._loop = loop
         self._sock: Any = None
@@ -51,7 +53,7 @@ class GuestInbox:
             self._rest = b""
         self._sock, self._recv_into = sock, sock.recv_into
         self.fd = sock.fileno()
-        self.patience = Patience(sock)
+        self.patience = self.make_patience(sock)
         self.tape: GuestTape | None = None
         self.replies_seen = 0
         """Replies taken so far: tells the host whether a `waiting` is stale."""

@@ -36,6 +36,10 @@ class GuestSelector(selectors.PollSelector):
             return self._select_on_tape(tape, timeout)
         if timeout is None or timeout > 0 or self._is_busy_for_long():
             self._before_sleep(timeout)
+        return self.look(timeout)
+
+    def look(self, timeout: float | None) -> list[tuple[selectors.SelectorKey, int]]:
+        """The wait itself."""
         return super().select(timeout)
 
     def _is_busy_for_long(self) -> bool:
@@ -51,7 +55,7 @@ class GuestSelector(selectors.PollSelector):
         is_guessing = self.channel.before_sleep()
         if thread_count():
             self.loop.make_wakeable()
-        if is_guessing and not super().select(QUIET_SECONDS):
+        if is_guessing and not self.look(QUIET_SECONDS):
             self.channel.unsent.send(waits=True)
 
     def _select_on_tape(self, tape: Any, timeout: float | None) -> list[tuple[selectors.SelectorKey, int]]:
@@ -64,7 +68,7 @@ class GuestSelector(selectors.PollSelector):
         self._before_sleep(timeout)
         ready: list[tuple[selectors.SelectorKey, int]] = []
         if not tape.is_replaying:
-            ready = self._read_already() or super().select(timeout)
+            ready = self._read_already() or self.look(timeout)
             if not ready:
                 tape.woke(0)
         elif tape.peek_wake():
@@ -89,6 +93,8 @@ class GuestLoop(asyncio.SelectorEventLoop):
     _debug: bool
     _closed: bool
 
+    selector_type = GuestSelector
+
     def __init__(self) -> None:
         self._ssock: Any = None
         self._csock: Any = None
@@ -97,7 +103,7 @@ class GuestLoop(asyncio.SelectorEventLoop):
         self._now = 0.0
         self._is_after_select = False
         self.poll_selector: Any = None
-        selector = GuestSelector()
+        selector = self.selector_type()
         super().__init__(selector)
         selector.loop = self
         self.poll_selector = selector

@@ -103,7 +103,7 @@ class Stream(io.TextIOWrapper):
 
 def add_low_level_output(streams: tuple[Stream, Stream], text: str = "") -> None:
     """What C code or `os.write(1, ...)` wrote lies in the files behind descriptors 1 and 2."""
-    if "ctypes" in text:
+    if "ctypes" in text and hasattr(ctypes, "pythonapi"):
         # What `printf` of a C library left in its buffer.
         ctypes.CDLL(None).fflush(None)
     for descriptor, stream in enumerate(streams, 1):

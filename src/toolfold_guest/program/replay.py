@@ -6,7 +6,6 @@ given the tape back and reads from it until it is used up, then goes on live.
 """
 
 import _random
-import ctypes
 import datetime
 import gc
 import io
@@ -93,8 +92,10 @@ _source = random.Random()  # noqa: S311  # repeatable is the point; the program 
 _clocks = vars(time)
 _seed_source, _randbytes = _source.seed, _source.randbytes
 _TIME: dict[str, Callable[..., Any]] = {}
-_TYPES: list[tuple[dict[str, Any], dict[str, Any], Any, Any]] = []
-"""A type's dict, what goes into it, and the call that tells the interpreter so, with its argument."""
+_TYPES: list[tuple[dict[str, Any], dict[str, Any], type]] = []
+"""A type's dict, and what goes into it."""
+_abstract: Any = vars(type)["__abstractmethods__"]
+_set_abstract, _delete_abstract = _abstract.__set__, _abstract.__delete__
 
 
 def install(tape: GuestTape, seed: int) -> None:
@@ -102,9 +103,11 @@ def install(tape: GuestTape, seed: int) -> None:
     global _current  # noqa: PLW0603  # a guest has one tape, and what reads it was made before the guest
     _current = tape
     _clocks.update(_TIME)
-    for namespace, methods, modified, kind in _TYPES:
+    for namespace, methods, kind in _TYPES:
         namespace.update(methods)
-        modified(kind)
+        # The interpreter has to hear of it. Setting this one tells it so and asks no type whether it may be changed.
+        _set_abstract(kind, ())
+        _delete_abstract(kind)
     _seed_entropy(seed)
 
 
@@ -175,8 +178,8 @@ def prepare() -> None:
         _TYPES.append(_patch(pandas.Timestamp, {"now": classmethod(_now), "today": classmethod(_now)}))
 
 
-def _patch(kind: type, methods: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any], Any, Any]:
-    return gc.get_referents(kind.__dict__)[0], methods, ctypes.pythonapi.PyType_Modified, ctypes.py_object(kind)
+def _patch(kind: type, methods: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any], type]:
+    return gc.get_referents(kind.__dict__)[0], methods, kind
 
 
 def seed_random(seed: int | None) -> None:
@@ -259,17 +262,28 @@ def take_back(loop: Any) -> None:
         source.steady = None
         vars(time)["sleep"] = _sleep
         del loop.call_later
-    if _original_stdin:
-        os.dup2(_original_stdin[0], 0)
-        sys.stdin = sys.__stdin__ = _open_stdin()  # type: ignore[misc]  # read-only to mypy
+    if _inputs:
+        _inputs.clear()
+        set_input(None)
 
 
+_inputs: list[bytes] = []
 _original_stdin: list[int] = []
 """A descriptor of what standard input was before."""
 
 
 def _give_input(data: bytes) -> None:
     """As a file: all of it is there from the start, also for `open(0)` and for code in C."""
+    _inputs.append(data)
+    set_input(data)
+
+
+def _set_input(data: bytes | None) -> None:
+    """Put data in the place of standard input, or what was there before."""
+    if data is None:
+        os.dup2(_original_stdin[0], 0)
+        open_stdin()
+        return
     if not _original_stdin:
         _original_stdin.append(os.dup(0))
     name = os.path.join(os.environ.get("TMPDIR", "/tmp"), ".stdin")
@@ -281,13 +295,17 @@ def _give_input(data: bytes) -> None:
     os.lseek(fd, 0, os.SEEK_SET)
     os.dup2(fd, 0)
     os.close(fd)
-    sys.stdin = sys.__stdin__ = _open_stdin()  # type: ignore[misc]  # the same
+    open_stdin()
 
 
-def _open_stdin() -> io.TextIOWrapper:
+set_input: Callable[[bytes | None], None] = _set_input
+"""Another one where a descriptor cannot take another's place."""
+
+
+def open_stdin() -> None:
     raw = io.FileIO(0, "r", closefd=False)
     raw.name = "<stdin>"
-    return io.TextIOWrapper(io.BufferedReader(raw), encoding="utf-8")
+    sys.stdin = sys.__stdin__ = io.TextIOWrapper(io.BufferedReader(raw), encoding="utf-8")  # type: ignore[misc]  # read-only to mypy
 
 
 def _sleeping(clock: VirtualClock) -> Callable[[float], None]:

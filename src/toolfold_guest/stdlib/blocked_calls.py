@@ -4,7 +4,6 @@ Only the words change: what a library raises, and when, stays as the system has 
 a failure still catch it.
 """
 
-import _posixsubprocess
 import functools
 import importlib.abc
 import importlib.machinery
@@ -34,8 +33,9 @@ def prepare() -> None:
     _tell(subprocess.Popen, "_execute_child", "subprocess", PROCESS)
     for name in ("fork", "forkpty", "posix_spawn", "posix_spawnp", "system"):
         _tell(os, name, f"os.{name}", PROCESS)
-    _tell(_posixsubprocess, "fork_exec", "subprocess", PROCESS)
-    _replace(os, "statvfs", _without_shared_memory(os.statvfs))
+    _tell(sys.modules.get("_posixsubprocess"), "fork_exec", "subprocess", PROCESS)
+    if hasattr(os, "statvfs"):
+        _replace(os, "statvfs", _without_shared_memory(os.statvfs))
     # Its semaphores, which threads use as well, would need a shared file.
     sys.modules["_multiprocessing"] = module = types.ModuleType("_multiprocessing")
     module.__getattr__ = _semaphores  # type: ignore[method-assign]  # of a module, which has it from its dict

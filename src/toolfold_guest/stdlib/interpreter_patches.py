@@ -15,6 +15,8 @@ OWN_FRAMES = 11
 
 def heed_signals(streams: tuple[Stream, Stream]) -> None:
     """The host asks for last words with SIGTERM: a program that will not hear it is heard at once instead."""
+    if not hasattr(signal, "pthread_sigmask"):  # on WebAssembly, where there are no signals
+        return
     block, handle = signal.pthread_sigmask, signal.signal
 
     def print_at_once() -> None:

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
-from toolfold.engines.process.guest_connection import program_frame, start_frame
+from toolfold.engines.guest_frames import program_frame, start_frame
 from toolfold.engines.process.zygote_launch import pid_of
 from toolfold_guest.shared.adaptive_polling import LOOKS, Patience
 

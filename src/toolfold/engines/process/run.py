@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import asyncio
 import errno
-import mimetypes
 import os
 import stat
 from collections import deque
@@ -19,23 +18,17 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
 from toolfold.engines.base import Called, Died, Ended, Event, Order, Waiting
+from toolfold.engines.guest_frames import Replies, checked_names, events_in, first_frames, mime_of, printed_in
 from toolfold.engines.process.guest import Hold
-from toolfold.engines.process.guest_connection import (
-    GuestConnection,
-    ended_from_exit,
-    events_in,
-    first_frames,
-    printed_in,
-)
+from toolfold.engines.process.guest_connection import GuestConnection, ended_from_exit
 from toolfold.engines.process.optimizations import LookAhead
-from toolfold.errors import EngineCrashed, EngineError, UsageError
+from toolfold.errors import EngineCrashed, EngineError
 from toolfold.models import File, Limits, Problem, Reply, Status
-from toolfold.protocol.codec import CallsFrame, Violation, encode_reply
+from toolfold.protocol.codec import CallsFrame, Violation
 from toolfold.protocol.state_machine import Conversation, LimitReached
 from toolfold_guest.shared.value_rules import is_text
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from types import TracebackType
 
     from toolfold.engines.process.engine import GuestLease
@@ -335,63 +328,6 @@ class ProcessRun:
 
 
 # ----------------------------------------------------------------------------------------------------
-# Replies on their way to a guest.
-
-_FRAME_SLACK_BYTES: Final = 4096
-"""Of a reply's frame, besides its value: the router has measured that as JSON, and this is `marshal`."""
-
-
-class Replies:
-    """Open calls of one program and their replies; replies of one turn of the loop are sent together.
-
-    Args:
-        write: Takes what is to be sent.
-        all_answered: Told when the program waits for nothing any more.
-        max_bytes: Of one reply; the program gets an error instead of a larger one.
-    """
-
-    def __init__(self, write: Callable[[bytes], None], all_answered: Callable[[], None], max_bytes: int) -> None:
-        self._loop = asyncio.get_running_loop()
-        self._write = write
-        self._all_answered = all_answered
-        self._max_bytes = max_bytes
-        self._open_calls = 0
-        self.early: list[Reply] = []
-        """Those that were there before their calls, in a replay."""
-        self._batch: list[bytes] = []
-
-    def expect(self, count: int) -> None:
-        self._open_calls += count
-
-    def add(self, reply: Reply) -> None:
-        # The router has cut replies to size; this is for engines that are used without it.
-        frame = encode_reply(reply)
-        if len(frame) > self._max_bytes + _FRAME_SLACK_BYTES:
-            text = f"a reply of {len(frame)} bytes; the limit is {self._max_bytes}"
-            frame = encode_reply(Reply(call_id=reply.call_id, error=text))
-        self._open_calls -= 1
-        self._batch.append(frame)
-        # Less than none: a replay gives its replies first.
-        if self._open_calls <= 0:
-            if self._open_calls == 0:
-                self._all_answered()
-            else:
-                self.early.append(reply)
-            self._flush()
-        elif len(self._batch) == 1:
-            self._flush_soon()
-
-    def _flush_soon(self) -> None:
-        # More may come in this turn of the loop: one message for all of them is one wake-up.
-        self._loop.call_soon(self._flush)
-
-    def _flush(self) -> None:
-        if self._batch:
-            batch, self._batch = self._batch, []
-            self._write(batch[0] if len(batch) == 1 else b"".join(batch))
-
-
-# ----------------------------------------------------------------------------------------------------
 # File collection from a guest's data folder, which is hostile: links, pipes and holes stay there.
 
 MAX_FOLDERS_DEEP = 8
@@ -448,22 +384,6 @@ def collect(data_fd: int, initial_files: Mapping[str, bytes], limits: Limits) ->
     return FolderContents(
         tuple(sorted(files, key=lambda file: file.name)), frozenset(names), tuple(hidden), tuple(notes)
     )
-
-
-def mime_of(name: str, data: bytes) -> str:
-    """By the name, else text or bytes by a look at the start."""
-    guessed = mimetypes.guess_type(name)[0]
-    if guessed is not None:
-        return guessed
-    return "application/octet-stream" if b"\0" in data[:1024] else "text/plain"
-
-
-def checked_names(files: Iterable[File]) -> None:
-    """Refuse names that would leave the data folder, before a guest sees them."""
-    for file in files:
-        parts = file.name.split("/")
-        if not file.name or file.name.startswith("/") or "\0" in file.name or any(p in ("", ".", "..") for p in parts):
-            raise UsageError(f"file name {file.name!r} does not stay in the data folder; give a plain relative name")
 
 
 def _is_under(name: str, place: str) -> bool:

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Final, Literal
 from msgspec import structs
 
 from toolfold.engines.base import Called, Died, Ended, Event, Order, Printed, ReplayTape, Served, ServedCall, Waiting
-from toolfold.engines.process.run import checked_names
+from toolfold.engines.guest_frames import checked_names
 from toolfold.engines.ray import wire_messages
 from toolfold.engines.ray.replay_history import Diverged, RunHistory
 from toolfold.errors import EngineUnavailable, UsageError

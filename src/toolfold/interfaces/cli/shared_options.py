@@ -45,7 +45,7 @@ EngineOption = Annotated[
     typer.Option(
         parser=engine_name,
         metavar="NAME",
-        help="Where the program runs: auto, process, monty, ray or an installed engine. "
+        help="Where the program runs: auto, process, wasm, monty, ray or an installed engine. "
         f"Default: the config's, or {DEFAULT_ENGINE}.",
     ),
 ]

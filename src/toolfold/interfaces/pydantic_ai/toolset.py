@@ -78,7 +78,7 @@ class CodeModeToolset(WrapperToolset[AgentDepsT]):
 
     Args:
         wrapped: Any toolset: functions, MCP, combined, filtered, prefixed, external.
-        engine: `auto`, `process`, `monty`, `ray`, the name of an engine that others register, or an `Engine`.
+        engine: `auto`, `process`, `wasm`, `monty`, `ray`, the name of an engine that others register, or an `Engine`.
         engine_options: Options of an engine that is given by name, as those of `Runtime`.
         limits: Of each program.
         ledger: Where programs are kept that wait for an approval: a path or server for other processes to go on;
