@@ -61,7 +61,7 @@ LIMITS: Final = {
     "question docstrings in percent": 2,
     "repeated class names": 10,
 }
-ADAPTERS: Final = frozenset({"toolfold.sources.agent_tools", "toolfold.config.api_tools"})
+ADAPTERS: Final = frozenset({"toolfold.sources.agent_tools"})
 """Small on purpose: they stand between the package and an optional dependency, which only they import."""
 PARTICIPLES: Final = frozenset(
     (  # noqa: SIM905  # a list would have one word a line

@@ -31,7 +31,10 @@ from toolfold.tools.router_steps import Concurrency, wrappers
 from toolfold.tools.tool import Globs, Tool, near_names
 
 if TYPE_CHECKING:
+    from toolfold.config.sections import ApiConfig, AuthConfig
     from toolfold.sources.mcp.server_definition import Server
+    from toolfold.sources.openapi.source import Api
+    from toolfold.sources.web.credentials import ApiAuth
     from toolfold.tools.search import Embedder
 
 
@@ -99,10 +102,49 @@ def declared_tools(config: Config) -> list[Tool]:
     tools = [*command_tools(config), *folder_tools(config)]
     if not config.tools.apis and config.tools.fetch is None:
         return tools
-    # Imported here: the client takes a while, and hardly any config needs it.
-    from toolfold.config.api_tools import web_tools  # noqa: PLC0415
+    return [*tools, *_web_tools(config)]
 
-    return [*tools, *web_tools(config)]
+
+def _web_tools(config: Config) -> list[Tool]:
+    """The tools of every API, and `fetch`; an error names the line in the config."""
+    # Imported here: the client takes a while, and hardly any config needs it.
+    from toolfold.sources.openapi.source import api_tools  # noqa: PLC0415
+    from toolfold.sources.web.client import fetch_tool  # noqa: PLC0415
+
+    tools: list[Tool] = []
+    for at, api in enumerate(config.tools.apis):
+        with config.errors_at("tools", "apis", at):
+            tools += api_tools(_api(config, api))
+    fetch = config.tools.fetch
+    if fetch is not None:
+        options = fetch.model_dump(include={"max_bytes", "timeout_seconds"}, exclude_none=True)
+        secrets = {host: _auth(auth) for host, auth in fetch.secrets.items()}
+        with config.errors_at("tools", "fetch"):
+            tools.append(fetch_tool(fetch.hosts, methods=fetch.methods, secrets=secrets, **options))
+    return tools
+
+
+def _api(config: Config, api: ApiConfig) -> Api:
+    from toolfold.sources.openapi.source import Api  # noqa: PLC0415  # as above
+
+    options = api.model_dump(exclude={"auth", "spec"}, exclude_none=True)
+    is_url = api.spec.startswith(("http://", "https://"))
+    return Api(
+        spec=api.spec if is_url else config.folder / api.spec,
+        auth=None if api.auth is None else _auth(api.auth),
+        # What came from a variable is a secret, whatever its header is called.
+        secrets=[
+            value for value in config.variables.values() if any(value in header for header in api.headers.values())
+        ],
+        **options,
+    )
+
+
+def _auth(auth: AuthConfig) -> ApiAuth:
+    from toolfold.sources.web.credentials import ApiAuth  # noqa: PLC0415  # as above
+
+    options = auth.model_dump(exclude={"type", "secret"}, exclude_none=True)
+    return ApiAuth(type=auth.type, secret="" if auth.secret is None else auth.secret.get_secret_value(), **options)
 
 
 def command_tools(config: Config) -> list[Tool]:

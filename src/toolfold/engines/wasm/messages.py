@@ -42,7 +42,7 @@ def encode_files(files: Mapping[str, bytes | bytearray]) -> bytes:
     parts = [_COUNT.pack(len(files))]
     for name, data in files.items():
         encoded = name.encode("utf-8", "surrogateescape")
-        parts += (_COUNT.pack(len(encoded)), encoded, _SIZE.pack(len(data)), data)
+        parts += (_COUNT.pack(len(encoded)), encoded, _SIZE.pack(len(data)), bytes(data))
     return b"".join(parts)
 
 
