@@ -30,6 +30,8 @@ from toolfold_guest.program.replay import place
 from toolfold_guest.shared.bash_functions import (
     FOLDER_VARIABLE,
     SLOTS,
+    absent_names,
+    absent_text,
     bash_name,
     command_text,
     functions_text,
@@ -263,7 +265,7 @@ class _Supervisor:
             FOLDER_VARIABLE: self._folder,
             "LANG": "C.UTF-8",
             "LD_LIBRARY_PATH": f"{prefix}/lib:{prefix}/{sys.platlibdir}:{prefix}/bin",
-            "PATH": f"/usr/local/bin:/usr/bin:/bin:{self._folder}/bin",
+            "PATH": f"/usr/local/bin:/usr/bin:/bin:{self._folder}/bin:{self._folder}/absent",
             "PWD": os.getcwd(),
             "PYTHONDONTWRITEBYTECODE": "1",
             "PYTHONHOME": prefix,
@@ -310,7 +312,8 @@ class _Supervisor:
 
     def _make_folder(self) -> None:
         os.makedirs(f"{self._folder}/bin", mode=0o700)
-        os.mkdir(f"{self._folder}/python")
+        for name in ("absent", "python"):
+            os.mkdir(f"{self._folder}/{name}")
         for name in ("free", "calls", *(f"reply.{slot}" for slot in SLOTS)):
             os.mkfifo(f"{self._folder}/{name}", 0o600)
         # For both directions: nobody who opens the other end waits for us.
@@ -323,6 +326,9 @@ class _Supervisor:
         for name in self._indexes:
             self._write(f"bin/{name}", command_text(name))
             os.chmod(f"{self._folder}/bin/{name}", 0o700)
+        for name in absent_names(self._text, self._indexes):
+            self._write(f"absent/{name}", absent_text(name))
+            os.chmod(f"{self._folder}/absent/{name}", 0o700)
 
     def _write(self, name: str, content: str | bytes) -> None:
         data = content.encode("utf-8", "surrogatepass") if isinstance(content, str) else content

@@ -4,11 +4,13 @@ Speaks to the supervisor through the same folder as the functions of bash; see `
 """
 
 import json
+import opcode
 import os
+import sys
 from collections.abc import Callable
 from typing import Any
 
-from toolfold_guest.shared.bash_functions import FOLDER_VARIABLE, bash_name
+from toolfold_guest.shared.bash_functions import ABSENT, FOLDER_VARIABLE, bash_name
 
 
 class ToolError(Exception):
@@ -17,7 +19,12 @@ class ToolError(Exception):
 
 def __getattr__(name: str) -> Callable[..., Any]:
     if name.startswith("__") or bash_name(name) not in _names():
-        raise AttributeError(f"no tool {name!r}; the tools of this program are: {', '.join(_names())}")
+        frame = sys._getframe(1)
+        # With an `AttributeError` a `from tools import ...` would say less.
+        is_import = frame.f_code.co_code[frame.f_lasti] == opcode.opmap["IMPORT_FROM"]
+        names = ", ".join(_names()) or "none"
+        text = f"no tool {name!r}; the tools of this program are: {names}{ABSENT}"
+        raise ImportError(text) if is_import else AttributeError(text)
 
     def function(*args: Any, **kwargs: Any) -> Any:
         if len(args) > 1 or (args and (kwargs or not isinstance(args[0], dict))):

@@ -42,6 +42,11 @@ BUILTINS: Final = frozenset(
 SLOTS: Final = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
 """Calls that may be open at a time; the next one waits."""
 FOLDER_VARIABLE: Final = "TOOLFOLD_CALLS"
+ABSENT: Final = "; a client may send only the tools that it sees called as commands, or that its model lists"
+"""In the error of a call whose tool is not part of the program's request."""
+_LAUNCHER: Final = re.compile(r"\b(?:xargs|timeout|nohup|nice|env|exec|execdir)\b((?:\\\n|[^|;&\n])*)")
+_TOOL: Final = re.compile(r"(?<![\w./=$'\"-])[A-Za-z]\w*_\w+(?![\w./=(])")
+"""A name that hardly is that of anything but a tool."""
 
 # Options and traps of the program do not count in here: a trace would show it, and `set -e` would end it. What fails
 # for the program is the function itself, with the message on stderr, as a command does.
@@ -62,6 +67,17 @@ __toolfold_call() {
   builtin printf '%s\\n' "${__reply[0]-}" >&2
   builtin return 1
 }
+command_not_found_handle() {
+  { local -; set +euxv; } 2>/dev/null
+  local __file __hint __place="$0: line ${BASH_LINENO[0]}"
+  for __file in $(builtin type -aP -- "$1"); do
+    [[ $__file == "$TOOLFOLD_CALLS"/* ]] || builtin exec "$__file" "${@:2}"
+  done
+  [[ $1 == *_* || ${2-} == \\{* ]] && __hint="; no tool of this program has that name, they are: NAMES"
+  [[ $0 == "$TOOLFOLD_CALLS"/* ]] && __place=bash
+  builtin printf '%s: %s: command not found%s\\n' "$__place" "$1" "${__hint-}" >&2
+  builtin return 127
+}
 """
 
 
@@ -75,9 +91,21 @@ def bash_name(name: str) -> str:
 
 def functions_text(names: Mapping[str, int]) -> str:
     """The text that every shell of the program reads first: functions by name, each with the number of its tool."""
-    return _CALL + "".join(f'{name}() {{ __toolfold_call {name} "$@"; }}\n' for name in names)
+    text = _CALL.replace("NAMES", (", ".join(names) or "none") + ABSENT)
+    return text + "".join(f'{name}() {{ __toolfold_call {name} "$@"; }}\n' for name in names)
 
 
 def command_text(name: str) -> str:
     """A tool as a command, for `xargs` and others that start programs; its shell has the function."""
     return f'#!/usr/bin/bash\n{name} "$@"\n'
+
+
+def absent_text(name: str) -> str:
+    """The same for what seems to be a tool and is none; `xargs` alone would only say that there is no such file."""
+    return f'#!/usr/bin/bash\ncommand_not_found_handle {name} "$@"\n'
+
+
+def absent_names(text: str, names: Mapping[str, int]) -> set[str]:
+    """What seems to be a tool behind a command that starts programs."""
+    seen = {name for rest in _LAUNCHER.findall(text) for name in _TOOL.findall(rest)}
+    return seen - names.keys()

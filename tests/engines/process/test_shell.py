@@ -61,10 +61,11 @@ async def test_python_in_bash_calls_the_same_tools() -> None:
 
 
 async def test_a_tool_that_the_program_was_not_given_is_named_in_one_line() -> None:
-    outcome = await run("python3 -c 'import tools; tools.prise(ticker=1)' 2>&1 | tail -1; cost '{}' 2>&1")
+    outcome = await run("python3 -c 'import tools; tools.prise(ticker=1)' 2>&1 | tail -1; cost 2>&1")
 
     assert outcome.stdout == (
-        "AttributeError: no tool 'prise'; the tools of this program are: price, search_tools. Did you mean: 'price'?\n"
+        "AttributeError: no tool 'prise'; the tools of this program are: price, search_tools; a client may send only the "
+        "tools that it sees called as commands, or that its model lists. Did you mean: 'price'?\n"
         "bash: line 1: cost: command not found\n"
     )
 

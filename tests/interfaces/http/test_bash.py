@@ -3,8 +3,9 @@
 from pathlib import Path
 
 import httpx
+import pytest
 
-from tests.interfaces.http.talk import LIBRECHAT, finish, start
+from tests.interfaces.http.talk import LIBRECHAT, WEATHER, finish, start
 from toolfold.config import parse_config
 from toolfold.interfaces.http.server_setup import open_app
 
@@ -59,3 +60,35 @@ async def test_an_engine_without_bash_says_so(tmp_path: Path) -> None:
     await ledger.close()
 
     assert answer.json()["error"] == "the engine 'monty' runs no bash programs here; see 'toolfold doctor'"
+
+
+OTHERS = "no tool of this program has that name, they are: get_weather, search_tools"
+THEIRS = "; a client may send only the tools that it sees called as commands, or that its model lists"
+
+
+@pytest.mark.parametrize(
+    ("code", "shown"),
+    [
+        ("get_forecast '{}'", f"bash: line 3: get_forecast: command not found; {OTHERS}"),
+        ("forecast '{}'", f"bash: line 3: forecast: command not found; {OTHERS}"),
+        ("printf '{}\\n' | xargs -d '\\n' get_forecast", f"bash: get_forecast: command not found; {OTHERS}"),
+        ("timeout 9 get_forecast '{}'", f"bash: get_forecast: command not found; {OTHERS}"),
+        (
+            "python3 -c 'import tools; tools.get_forecast()' 2>&1 | tail -1 >&2",
+            "AttributeError: no tool 'get_forecast'; the tools of this program are: get_weather, search_tools",
+        ),
+        (
+            "python3 -c 'from tools import get_forecast' 2>&1 | tail -1 >&2",
+            "ImportError: no tool 'get_forecast'; the tools of this program are: get_weather, search_tools",
+        ),
+    ],
+    ids=["function", "short name", "xargs", "timeout", "python3", "python3 import"],
+)
+async def test_a_call_of_a_tool_that_the_client_did_not_send_says_so(
+    client: httpx.AsyncClient, code: str, shown: str
+) -> None:
+    guard = ': &\nwait "$!"\n'
+
+    answer = (await start(client, f"{guard}{code}\ntrue", WEATHER, lang="bash", headers=LIBRECHAT)).json()
+
+    assert (answer["status"], answer["stdout"], answer["stderr"]) == ("completed", "", f"{shown}{THEIRS}\n")
