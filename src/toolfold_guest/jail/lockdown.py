@@ -108,6 +108,8 @@ class Lockdown:
         # compares with the limit of who sends. A guest that hoards them must not stop the others.
         separate.hand_over(DATA_FD, by=SOCKET_FD, text=DATA_MESSAGE)
         separate.close(DATA_FD)
+        if self._is_shell:
+            separate.enter_cgroup(by=SOCKET_FD)
         seal = SyscallList(separate.open_fds)
         self._seal(seal, limits, vm_bytes, folder)
         return separate.planned(), seal.planned()

@@ -1,11 +1,13 @@
 """The doctor tells the truth, and its attacks are real: each reaches its aim where nothing holds it."""
 
+import asyncio
 import os
 import platform
 
 import pytest
 
 from toolfold.engines.process import doctor, shell_commands
+from toolfold.engines.process.cgroup import CgroupMaker
 from toolfold.engines.process.zygote_launch import LAYERS, Layer, Tier
 from toolfold.errors import EngineUnavailable
 from toolfold.runtime import Runtime
@@ -30,6 +32,25 @@ async def test_a_diagnosis_names_every_layer_and_every_attack(unproven: list[str
     else:
         attacks = [name for name in doctor.ATTACKS if name not in ("fork", "exec")]
         assert [(finding.name, finding.ok) for finding in found.bash] == [(name, True) for name in attacks]
+        unproven += [f"memory of bash programs in a cgroup: {found.cgroup_refusal}"] if found.cgroup_refusal else []
+        refusal = CgroupMaker().refusal
+        assert (found.bash_memory, found.cgroup_refusal) == (
+            doctor.ADDED_UP if refusal else doctor.IN_A_CGROUP,
+            refusal,
+        )
+
+
+async def test_a_cgroup_that_does_not_limit_a_program_is_told_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def nowhere(*_: object) -> None:
+        return None
+
+    monkeypatch.setattr(CgroupMaker, "move", lambda *_, **__: asyncio.ensure_future(nowhere()))
+
+    found = await doctor.examine()
+
+    reason = CgroupMaker().refusal or "a cgroup did not end a program over its memory"
+    expected = ("", "") if found.bash_refusal else (doctor.ADDED_UP, reason)
+    assert (found.bash_memory, found.cgroup_refusal) == expected
 
 
 async def test_a_machine_without_jq_is_told_what_bash_programs_need_and_runs_python(
@@ -47,7 +68,7 @@ async def test_a_machine_without_jq_is_told_what_bash_programs_need_and_runs_pyt
         with pytest.raises(EngineUnavailable) as caught:
             await runtime.run("true", language="bash")
 
-    assert (found.bash, found.bash_refusal) == ((), refusal)
+    assert (found.bash, found.bash_refusal, found.bash_memory) == ((), refusal, "")
     assert (outcome.value, str(caught.value)) == (2, refusal)
 
 

@@ -1,5 +1,6 @@
 import io
 import json
+from dataclasses import replace
 
 import pytest
 from inline_snapshot import snapshot
@@ -58,11 +59,8 @@ def test_a_diagnosis_is_one_line_per_finding_and_ends_in_the_verdict() -> None:
         required="namespace",
         ok=False,
     )
-    printed = io.StringIO()
 
-    print_diagnosis(diagnosis, Console(file=printed, soft_wrap=True, highlight=False, markup=False))
-
-    assert printed.getvalue() == snapshot("""\
+    assert printed_diagnosis(diagnosis) == snapshot("""\
 6.1, x86_64, Python 3.11.7, user 1000
 
 layers
@@ -89,3 +87,19 @@ libraries for programs: numpy, pandas
 strongest isolation level available: landlock
 required: namespace, NOT AVAILABLE: programs cannot run
 """)
+    with_bash = replace(
+        diagnosis,
+        bash_refusal="",
+        bash_memory="added up by the host about 30 times a second",
+        cgroup_refusal="no right",
+    )
+    assert [line for line in printed_diagnosis(with_bash).splitlines() if "bash" in line] == [
+        "bash programs: available",
+        "  memory of bash programs: added up by the host about 30 times a second (no right)",
+    ]
+
+
+def printed_diagnosis(diagnosis: Diagnosis) -> str:
+    printed = io.StringIO()
+    print_diagnosis(diagnosis, Console(file=printed, soft_wrap=True, highlight=False, markup=False))
+    return printed.getvalue()

@@ -14,7 +14,7 @@ import platform
 import socket
 import tempfile
 from collections.abc import AsyncIterator, Container, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from toolfold.engines.process import jail_layout, shell_commands
@@ -31,7 +31,7 @@ from toolfold.engines.process.zygote_launch import (
     TierName,
 )
 from toolfold.errors import EngineError
-from toolfold.models import Isolation
+from toolfold.models import MIB, Isolation, Limits
 from toolfold_guest.shared.wire_format import HEADER
 
 ATTACK_SECONDS: Final = 5.0
@@ -58,6 +58,8 @@ ATTACKS: Final[dict[str, str]] = {
 }
 """Each raises where it is held, and goes on to the end where it is not."""
 
+IN_A_CGROUP: Final = "limited by a cgroup"
+ADDED_UP: Final = "added up by the host about 30 times a second"
 # Any other exception means that the attack itself is broken, which proves nothing.
 _REFUSALS: Final = frozenset({"PermissionError", "FileNotFoundError", "ProcessLookupError", "OSError", "MemoryError"})
 
@@ -100,6 +102,10 @@ class Diagnosis:
     """Attacks from the sandbox of bash programs; empty where none can run."""
     bash_refusal: str
     """Why no bash program can run here, and what to install; empty if they can."""
+    bash_memory: str = ""
+    """Mechanism that limits the memory of a bash program; empty where none can run."""
+    cgroup_refusal: str = ""
+    """Why that is not a cgroup."""
     tier: TierName
     """The strongest that holds."""
     required: Isolation
@@ -111,6 +117,7 @@ async def examine(required: Isolation = "namespace", *, host_libraries: bool = F
     tiers = (LANDLOCK, NAMESPACE)
     reports = await asyncio.gather(*(_attack_tier(tier, host_libraries=host_libraries) for tier in tiers))
     bash, bash_refusal = await _examine_bash(reports[-1])
+    cgroup_refusal = bash.cgroup_refusal
     proven = {layer for tier, report in zip(tiers, reports, strict=True) if report.locked for layer in tier.layers}
     layers = await asyncio.gather(*(_layer(layer, proven) for layer in LAYERS))
     reached: TierName = "none"
@@ -123,7 +130,8 @@ async def examine(required: Isolation = "namespace", *, host_libraries: bool = F
         canaries={tier.name: report.findings for tier, report in zip(tiers, reports, strict=True)},
         notes={tier.name: report.notes for tier, report in zip(tiers, reports, strict=True)},
         libraries=tuple(jail_layout.library_modules()), host_libraries=host_libraries, tier=reached, required=required,
-        ok=_STRENGTH[reached] >= _STRENGTH.get(required, 0), bash=bash, bash_refusal=bash_refusal,
+        ok=_STRENGTH[reached] >= _STRENGTH.get(required, 0), bash=bash.findings, bash_refusal=bash_refusal,
+        bash_memory="" if bash_refusal else ADDED_UP if cgroup_refusal else IN_A_CGROUP, cgroup_refusal=cgroup_refusal,
     )  # fmt: skip
 
 
@@ -135,19 +143,41 @@ class _TierReport:
     notes: tuple[str, ...] = ()
     locked: bool = False
     """A guest was locked with every layer of the tier."""
+    cgroup_refusal: str = ""
 
 
-async def _examine_bash(report: _TierReport) -> tuple[tuple[Finding, ...], str]:
+_NOTHING: Final = _TierReport(findings=())
+
+
+async def _examine_bash(report: _TierReport) -> tuple[_TierReport, str]:
     """The attacks from a sandbox with commands, in which starting processes is none."""
     if not report.locked:
-        return (), "bash programs need the isolation level namespace, which is not available here"
+        return _NOTHING, "bash programs need the isolation level namespace, which is not available here"
     if reason := shell_commands.refusal():
-        return (), reason
+        return _NOTHING, reason
     plan = LaunchPlan(tier=NAMESPACE, loop_module=PROBE, profile="shell")
     attacks = {name: text for name, text in ATTACKS.items() if name not in ("fork", "exec")}
-    findings = (await _attack_jail(plan, attacks)).findings
-    broken = next((finding.detail for finding in findings if not finding.is_tried), "")
-    return ((), f"the sandbox of bash programs does not start: {broken}") if broken else (findings, "")
+    found = await _attack_jail(plan, attacks)
+    broken = next((finding.detail for finding in found.findings if not finding.is_tried), "")
+    return (_NOTHING, f"the sandbox of bash programs does not start: {broken}") if broken else (found, "")
+
+
+async def _try_cgroup(zygote: Zygote) -> str:
+    """Why no cgroup ends a guest that takes too much memory; empty if one did."""
+    refusal = zygote.cgroups.refusal if zygote.cgroups is not None else ""
+    if refusal or zygote.cgroups is None:
+        return refusal
+    guest = zygote.spawn(replace(Limits(), memory_bytes=16 * MIB))
+    try:
+        async with asyncio.timeout(ATTACK_SECONDS):
+            await guest.ready
+            await run_in_probe(guest, "bytearray(64 << 20)", {})
+    except (EngineError, OSError):  # the guest ended
+        pass
+    finally:
+        guest.close()
+    is_full = guest.cgroup is not None and guest.cgroup.is_full()
+    return "" if is_full else "a cgroup did not end a program over its memory"
 
 
 async def _layer(layer: Layer, proven: Container[Layer]) -> Finding:
@@ -179,7 +209,10 @@ async def _attack_jail(plan: LaunchPlan, attacks: Mapping[str, str]) -> _TierRep
                 pass
             with _targets() as names:
                 findings = await asyncio.gather(*(_attack(zygote, *attack, names) for attack in attacks.items()))
-            return _TierReport(findings=tuple(findings), notes=zygote.notes, locked=True)
+            cgroup_refusal = await _try_cgroup(zygote)
+            return _TierReport(
+                findings=tuple(findings), notes=zygote.notes, locked=True, cgroup_refusal=cgroup_refusal
+            )  # fmt: skip
     except (EngineError, TimeoutError) as error:
         detail = f"{NOT_TRIED}{_reason(error)}"
         return _TierReport(findings=tuple(Finding(name=name, ok=False, detail=detail) for name in attacks))

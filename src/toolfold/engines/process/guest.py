@@ -18,16 +18,20 @@ import socket
 from collections.abc import Callable, Iterable
 from itertools import takewhile
 from pathlib import Path
-from typing import ClassVar, Final, NamedTuple
+from typing import TYPE_CHECKING, ClassVar, Final, NamedTuple
 
 from toolfold.engines.process.optimizations import Placement
 from toolfold.engines.process.zygote_launch import pid_of
 from toolfold.errors import EngineCrashed, EngineError, EngineUnavailable
 from toolfold.protocol.codec import HOLD_FRAME, release_frame
 
+if TYPE_CHECKING:
+    from toolfold.engines.process.cgroup import Cgroup
+
 _DATA: Final = b"D"
 _READY: Final = b"R"
 _FAILED: Final = b"F"
+_MOVED: Final = b"M"
 _MAX_REASON_BYTES: Final = 1000
 _WEIGH_AGAIN_SECONDS: Final = 1.0
 _DIED: Final = "the guest died while it was being locked down; nothing ran"
@@ -49,15 +53,22 @@ class Guest:
     Args:
         sock: The host's end; the guest inherits the other.
         forget: Tells the zygote that nobody needs the guest any more.
+        move: Moves its process into a cgroup, for which a guest that starts processes waits.
     """
 
-    def __init__(self, sock: socket.socket, forget: Callable[[], None]) -> None:
+    def __init__(
+        self, sock: socket.socket, forget: Callable[[], None],
+        move: Callable[[int], asyncio.Future[Cgroup | None]] | None = None,
+    ) -> None:  # fmt: skip
         self._loop = asyncio.get_running_loop()
         self.sock = sock
         self.data_fd = -1
         self.ready: asyncio.Future[None] = self._loop.create_future()
         self.place = Placement(lambda: self.pidfd)
         self._forget = forget
+        self._move = move
+        self.cgroup: Cgroup | None = None
+        """Its own, if the kernel limits the memory of all of its processes."""
         self._pidfd = -1
         self._gauge = MemoryGauge()
         self._is_locked = False
@@ -185,12 +196,15 @@ class Guest:
             os.close(pidfd)
             self._pidfd = -1
         else:
+            self._move_when_separate()
             self._settle()
 
     def end(self, status: int, usage: Usage = Usage()) -> None:  # noqa: B008  # a tuple
         if not self._ended.done():
             self.usage = usage
             self._ended.set_result(status)
+            if self.cgroup is not None:
+                self.cgroup.end()
 
     def fail(self, error: EngineError) -> None:
         if not self.ready.done():
@@ -209,6 +223,7 @@ class Guest:
             text, fds = b"", []
         if text == _DATA and len(fds) == 1 and self.data_fd < 0:
             self.data_fd = fds[0]
+            self._move_when_separate()
             return
         # A second descriptor, or one without the right byte, is nothing that our code sends.
         for fd in fds:
@@ -224,6 +239,19 @@ class Guest:
         if not text or not is_reason or len(self._reason) > _MAX_REASON_BYTES:
             self._loop.remove_reader(self.sock.fileno())
             self.fail(self._failure(text, is_reason=is_reason))
+
+    def _move_when_separate(self) -> None:
+        """Into its cgroup, once it has all of its namespaces but the one that is to begin there."""
+        if self._move is not None and self.pidfd >= 0 and self.data_fd >= 0:
+            self._move(pid_of(self.pidfd)).add_done_callback(self._moved)
+
+    def _moved(self, future: asyncio.Future[Cgroup | None]) -> None:
+        self.cgroup = None if future.cancelled() else future.result()
+        if self.has_ended and self.cgroup is not None:
+            self.cgroup.end()
+        elif not self._is_closed:
+            with contextlib.suppress(OSError):
+                self.sock.send(_MOVED)
 
     def _failure(self, text: bytes, *, is_reason: bool) -> EngineError:
         if is_reason:

@@ -1,8 +1,8 @@
 """Process tree of a guest whose program starts processes: what all of them use together, and when that is too much.
 
-The kernel limits each process; only a cgroup could limit them together, and few hosts hand one out. So the host adds up
-what `/proc` says of the guest and its descendants, a few times a second, and stops the program over its limit. Between
-two looks a program can take more than it may: `docs/bash.md` says how much.
+The kernel limits each process; only a cgroup limits the memory of all together, and few hosts hand one out. Without
+one, and for processor time, the host adds up what `/proc` says of the guest and its descendants, a few times a second,
+and stops the program over its limit. Between two looks it can take more than it may: `docs/bash.md` says how much.
 """
 
 from __future__ import annotations
@@ -41,15 +41,15 @@ class TreeUsage(NamedTuple):
     """Processor time of each process, without its children."""
 
 
-def tree_usage(pid: int) -> TreeUsage:
+def tree_usage(pid: int, *, with_memory: bool) -> TreeUsage:
     """What the process and its descendants use now, pages of files apart."""
     own: dict[int, int] = {}
     ticks = memory_bytes = 0
-    for process, threads in _descendants(pid):
+    for process, threads in descendants(pid):
         try:
             with open(f"/proc/{process}/stat", "rb") as file:
                 words = file.read().rpartition(b") ")[2].split()
-            memory_bytes += _memory_bytes(process, threads, is_ours=process == pid)
+            memory_bytes += _memory_bytes(process, threads, is_ours=process == pid) if with_memory else 0
         except OSError:  # it ended meanwhile; whoever waited for it has its time
             continue
         ticks += sum(map(int, words[_TIMES]))
@@ -76,8 +76,8 @@ def _descriptor_bytes(folder: str) -> int:
     return max(0, count - _FREE_DESCRIPTORS) * _DESCRIPTOR_BYTES
 
 
-def _descendants(pid: int) -> Iterator[tuple[int, list[str]]]:
-    """Each with its threads."""
+def descendants(pid: int) -> Iterator[tuple[int, list[str]]]:
+    """The process and all that it and they have started, each with its threads."""
     waiting = [pid]
     while waiting:
         process = waiting.pop()
@@ -114,16 +114,24 @@ class TreeWatch:
     def close(self) -> None:
         self._timer.cancel()
 
+    def memory_problem(self) -> Problem | None:
+        """What the program is stopped for if the kernel found it over its memory."""
+        cgroup = self._guest.cgroup
+        return self._memory_problem() if cgroup is not None and cgroup.is_full() else None
+
+    def _memory_problem(self) -> Problem:
+        most = self._limits.memory_bytes >> 20
+        return Problem(kind="memory", message=f"the program's processes used more than {most} MiB of memory")
+
     def _look(self) -> None:
         began = time.thread_time()
         if self._guest.pidfd < 0:
             return
-        usage = tree_usage(pid_of(self._guest.pidfd))
+        usage = tree_usage(pid_of(self._guest.pidfd), with_memory=self._guest.cgroup is None)
         self._ticks += sum(max(0, ticks - self._last.get(process, 0)) for process, ticks in usage.ticks.items())
         self._last = usage.ticks
-        if usage.memory_bytes > self._limits.memory_bytes:
-            most = self._limits.memory_bytes >> 20
-            self._stop(Problem(kind="memory", message=f"the program's processes used more than {most} MiB of memory"))
+        if usage.memory_bytes > self._limits.memory_bytes or self.memory_problem() is not None:
+            self._stop(self._memory_problem())
         elif max(usage.cpu_seconds, self._ticks / _TICKS) > self._limits.cpu_seconds:
             message = f"the program's processes used {self._limits.cpu_seconds} s of CPU time"
             self._stop(Problem(kind="cpu", message=message))

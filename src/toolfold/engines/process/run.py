@@ -75,6 +75,9 @@ class ProcessRun:
         order, lease = self._order, self._lease
         self._tries_left -= 1
         await lease.take()
+        # What it is sent before it is in its cgroup would be taken for the word that it is.
+        if order.program.language == "bash" and not lease.is_ready:
+            await lease.until_ready()
         sock, limits = lease.guest.sock, order.limits
         # All anew with each try: bytes of a guest that is gone must not be read as those of the next.
         most = UNREAD_REPLIES_BYTES + limits.reply_bytes + limits.data_bytes
@@ -211,7 +214,13 @@ class ProcessRun:
             self._wake_up()
             return
         for event in events_in(frame, self._order):
-            self._push(event)
+            self._push((self._over_memory or event) if isinstance(event, Ended) else event)
+
+    @property
+    def _over_memory(self) -> Ended | None:
+        """The end of a program that the kernel found over its memory, whatever else it says."""
+        problem = None if self._watch is None else self._watch.memory_problem()
+        return None if problem is None else Ended(status="limit", problem=problem)
 
     def _cut_off(self, status: Status, problem: Problem) -> None:
         """Kill the guest before anyone hears of it: nothing that it says from here on is read."""
@@ -320,7 +329,7 @@ class ProcessRun:
         if self._lease.pool.zygote.closed:
             return Died("the fork server is gone, and the sandbox with it")
         lease = self._lease
-        last = ended_from_exit(
+        last = self._over_memory or ended_from_exit(
             status, lease.guest.usage, lease.limits.cpu_seconds, lease.pool.zygote.has_new_oom_kill
         )  # fmt: skip
         return last if isinstance(last, Died) else await self._with_files(last)

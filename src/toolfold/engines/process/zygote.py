@@ -21,7 +21,7 @@ import subprocess
 import threading
 from collections import deque
 from dataclasses import replace
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from toolfold import fork_safety
 from toolfold.engines.process.guest import Guest, HoldRegistry, Usage, oom_kills
@@ -29,6 +29,9 @@ from toolfold.engines.process.zygote_launch import Launched, LaunchPlan, open_co
 from toolfold.errors import EngineCrashed, EngineUnavailable
 from toolfold.models import Limits
 from toolfold_guest.shared.folder_removal import remove_tree
+
+if TYPE_CHECKING:
+    from toolfold.engines.process.cgroup import CgroupMaker
 
 MAX_MESSAGE_BYTES: Final = 1 << 20
 START_SECONDS: Final = 60.0
@@ -44,8 +47,14 @@ class Zygote:
     notes: tuple[str, ...]
     """What this tier cannot enforce on this machine."""
 
-    def __init__(self, process: subprocess.Popen[bytes], control: socket.socket, folder: str) -> None:
+    def __init__(
+        self, process: subprocess.Popen[bytes], control: socket.socket, folder: str, limits: Limits,
+        cgroups: CgroupMaker | None,
+    ) -> None:  # fmt: skip
         self.pid = process.pid
+        self._limits = limits
+        self.cgroups = cgroups
+        """For guests that start processes."""
         self.notes = ()
         self._process = process
         self._control = control
@@ -66,12 +75,18 @@ class Zygote:
     @classmethod
     async def start(cls, plan: LaunchPlan) -> Zygote:
         """Build the jail and load the libraries; `EngineUnavailable` says in one line what is missing."""
-        return await cls.hear_of(await launch(plan), plan)
+        if plan.profile == "python":
+            return await cls.hear_of(await launch(plan), plan)
+        # Imported here for the same reason as in `open_control`. Made first: it may have to move this process.
+        from toolfold.engines.process.cgroup import CgroupMaker  # noqa: PLC0415
+
+        cgroups = await asyncio.to_thread(CgroupMaker)
+        return await cls.hear_of(await launch(plan), plan, cgroups)
 
     @classmethod
-    async def hear_of(cls, launched: Launched, plan: LaunchPlan) -> Zygote:
+    async def hear_of(cls, launched: Launched, plan: LaunchPlan, cgroups: CgroupMaker | None = None) -> Zygote:
         """One that was launched by this plan, when it is ready; raises as `start`."""
-        zygote = cls(launched.process, launched.control, launched.folder)
+        zygote = cls(launched.process, launched.control, launched.folder, plan.limits, cgroups)
         zygote.notes = notes_of(plan)
         try:
             async with asyncio.timeout(START_SECONDS):
@@ -115,6 +130,8 @@ class Zygote:
             await asyncio.to_thread(self._process.wait)
         if self._folder:
             await asyncio.to_thread(remove_tree, self._folder)
+        if self.cgroups is not None:
+            await asyncio.to_thread(self.cgroups.close)
 
     def disown(self) -> None:
         """In a forked child: a control socket left open here would keep the server from ending with the parent."""
@@ -147,11 +164,13 @@ class Zygote:
     def _spawn(self, count: int, limits: Limits | None) -> list[Guest]:
         guests: dict[int, Guest] = {}
         theirs: list[int] = []
+        cgroups = self.cgroups
+        move = None if cgroups is None else functools.partial(cgroups.move, limits=limits or self._limits)
         for identity in itertools.islice(self._ids, count):
             # A stream: frames may be larger than a packet. The guest's end is sent along with the order to fork.
             host_end, guest_end = socket.socketpair()
             host_end.setblocking(False)
-            guests[identity] = Guest(host_end, functools.partial(self._forget, identity))
+            guests[identity] = Guest(host_end, functools.partial(self._forget, identity), move)
             theirs.append(guest_end.detach())
         if self.closed:
             for guest, fd in zip(guests.values(), theirs, strict=True):

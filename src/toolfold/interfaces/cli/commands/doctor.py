@@ -82,9 +82,9 @@ def print_diagnosis(diagnosis: Diagnosis, console: Console) -> None:
     if diagnosis.bash_refusal:
         console.print(f"\nbash programs: NOT AVAILABLE: {diagnosis.bash_refusal}")
     else:
-        console.print(
-            "\nbash programs: available, in the shell profile; the host adds up the memory of all their processes"
-        )
+        console.print("\nbash programs: available, in the shell profile")
+        reason = f" ({diagnosis.cgroup_refusal})" if diagnosis.cgroup_refusal else ""
+        console.print(f"  memory of bash programs: {diagnosis.bash_memory}{reason}")
         _print_findings(diagnosis.bash, console, good="blocked", bad="NOT BLOCKED")
     console.print(f"\nlibraries for programs: {', '.join(diagnosis.libraries) or 'none'}")
     for name, state in diagnosis.library_sets.items():
