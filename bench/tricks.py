@@ -14,8 +14,9 @@ from pathlib import Path
 from types import ModuleType
 
 from bench.pairs import ROOT, ROUNDS, Side, interval
+from toolfold.engines import guest_frames
 from toolfold.engines.process import engine as process_engine
-from toolfold.engines.process import guest_connection, optimizations, run
+from toolfold.engines.process import optimizations, run
 from toolfold.engines.process import zygote as process_zygote
 from toolfold_guest import main as toolfold_guest_main
 from toolfold_guest import stdlib_names, zygote
@@ -103,7 +104,7 @@ TRICKS = (
         gains="The outcome waits for neither the kill nor the closing of its guest.",
     ),
     Trick(
-        name="grant kept", case="empty", module=guest_connection,
+        name="grant kept", case="empty", module=guest_frames,
         without="_facts = lambda tools, words: encode_facts(tool_facts(spec, words.get(spec.name)) for spec in tools)",
         gains="The tools of the program before are encoded already.",
     ),

@@ -94,7 +94,7 @@ required: namespace, NOT AVAILABLE: programs cannot run
         cgroup_refusal="no right",
     )
     assert [line for line in printed_diagnosis(with_bash).splitlines() if "bash" in line] == [
-        "bash programs: available",
+        "bash programs: available, in the shell profile",
         "  memory of bash programs: added up by the host about 30 times a second (no right)",
     ]
 
