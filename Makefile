@@ -244,6 +244,10 @@ test.typescript-long: $(stamp)
 	  PYTHONPATH=src node tests/clients/typescript/long.mjs $(CURDIR)/build/clients/typescript $(CURDIR)/$(python) $(or $(ARGS),16 14); \
 	fi
 
+test.wasm: $(stamp)
+	@ENGINES=wasm TOOLFOLD_WASM_CACHE=$(CURDIR)/build/wasm-cache PYTHONPATH=src:. $(python) -m pytest -q -n0 \
+	  tests/engines/wasm/worker_checks.py tests/contracts/test_engine_contract.py $(ARGS)
+
 # `make bench NAME=...`
 
 bench.bridge: $(stamp)

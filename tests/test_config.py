@@ -350,7 +350,7 @@ def test_limits_have_every_field_of_limits() -> None:
             "toolfold.yaml:2: ledger.where: variable 'NOPE' is not set; set it, or write ${NOPE:-default}\n"
             "toolfold.yaml:3: ledger.key: variable 'NOPE' is not set; set it, or write ${NOPE:-default}",
         ),
-        ("engine: docker\n", "toolfold.yaml:1: engine: must be 'auto', 'process', 'monty' or 'ray', got 'docker'"),
+        ("engine: docker\n", "toolfold.yaml:1: engine: must be 'auto', 'process', 'wasm', 'monty' or 'ray', got 'docker'"),
         ("ledger:\n  key: 1234\n", "toolfold.yaml:2: ledger.key: must be text, got something else; put it in quotes"),
         ("", "toolfold.yaml:1: the file is empty; write a key such as 'servers:', or remove the file"),
         ("# only words\n", "toolfold.yaml:1: the file is empty; write a key such as 'servers:', or remove the file"),

