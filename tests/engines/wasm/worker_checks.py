@@ -3,6 +3,7 @@
 import json
 import os
 import random
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -34,7 +35,7 @@ def cache() -> Path:
 
 
 @pytest.fixture(scope="module")
-def worker(cache: Path):
+def worker(cache: Path) -> Iterator[Worker]:
     worker = Worker(2)
     for slot in worker.slots:
         slot.expect(READY)
@@ -447,7 +448,7 @@ def _signed(value: int, bits: int) -> int:
     return value - (1 << bits) if value >> (bits - 1) else value
 
 
-def test_the_worker_gives_up_what_it_does_not_need(cache: Path, unproven) -> None:
+def test_the_worker_gives_up_what_it_does_not_need(cache: Path, unproven: list[str]) -> None:
     worker = Worker(1)
     layers = json.loads(worker.slots[0].expect(READY))["layers"]
     worker.close()
