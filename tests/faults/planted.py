@@ -172,7 +172,7 @@ def _wipe_files() -> None:
 
 
 def _fail_plainly() -> None:
-    from toolfold.interfaces.http.continuation_rounds import Rounds
+    from toolfold.interfaces.http.executions import Rounds
 
     usual, numbers = Rounds.continue_execution, itertools.count()
 
@@ -185,15 +185,15 @@ def _fail_plainly() -> None:
 
 
 def _answer_anew() -> None:
-    from toolfold.interfaces.http import continuation_rounds
+    from toolfold.interfaces.http import executions
 
-    usual, numbers = continuation_rounds.recorded_response, itertools.count()
+    usual, numbers = executions.recorded_response, itertools.count()
 
     def ended_before(*arguments: Any) -> Any:
         answer = usual(*arguments)
         return replace(answer, body={**answer.body, "number": next(numbers)})
 
-    continuation_rounds.recorded_response = ended_before
+    executions.recorded_response = ended_before
 
 
 BUGS: Final[dict[str, Callable[[], None]]] = {

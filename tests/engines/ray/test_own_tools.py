@@ -12,8 +12,7 @@ from toolfold import Runtime, UsageError, tool
 from toolfold.engines.base import Called, EngineTools, ReplayTape
 from toolfold.engines.ray import RayEngine, node, wire_messages
 from toolfold.engines.ray import node as ray_node
-from toolfold.engines.ray.replay_history import RunHistory
-from toolfold.engines.ray.run import NodeServedCalls
+from toolfold.engines.ray.run import NodeServedCalls, RunHistory
 from toolfold.errors import ToolFailed
 from toolfold.execution.calls import OwnTools as NodeTools
 from toolfold.models import Call, Limits

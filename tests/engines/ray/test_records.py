@@ -11,8 +11,7 @@ from toolfold import Runtime, tool
 from toolfold.engines.base import EngineTools, ReplayTape, Served, ServedCall
 from toolfold.engines.ray import RayEngine, wire_messages
 from toolfold.engines.ray.node import CallRecords
-from toolfold.engines.ray.replay_history import Diverged, RunHistory
-from toolfold.engines.ray.run import NodeServedCalls
+from toolfold.engines.ray.run import Diverged, NodeServedCalls, RunHistory
 from toolfold.errors import ToolFailed
 from toolfold.events import ProgramPrinted, RuntimeEvent, ToolCalled, ToolReplied
 from toolfold.ledger.base import CallEntry, Entry, ReplyEntry
