@@ -300,7 +300,11 @@ def test_where_user_namespaces_are_denied_a_server_ends_with_one_line_and_exit_c
     *before, last = done.stderr.decode().splitlines()
     assert (done.returncode, [line.partition(" on ")[0] for line in before]) == (
         3,
-        ["toolfold: listening", "toolfold: no API key is configured, so only this machine is served"],
+        [
+            "toolfold: listening",
+            "toolfold: no API key is configured, so only this machine is served",
+            "toolfold: bash programs are",
+        ],
     )
     assert last.startswith("toolfold: cannot isolate here: user namespaces are refused")
 
