@@ -263,7 +263,28 @@ class Limits:
     """Of the program's text; a longer one is rejected."""
 
 
-class ProgramOptions(msgspec.Struct, frozen=True, kw_only=True):
+class RunNames(msgspec.Struct, frozen=True, kw_only=True):
+    """Names by which people find a run. They change nothing about it."""
+
+    title: str = ""
+    """What it is for, in a few words of the caller's."""
+    tags: Sequence[str] = ()
+    user: str = ""
+    """Who it is for, where the tenant says too little."""
+    conversation: str = ""
+    """Programs of one conversation are shown together."""
+    model: str = ""
+    """Which model wrote the program; the prices of tokens go by it."""
+
+    @staticmethod
+    def within(values: Mapping[str, Any], prefix: str = "") -> RunNames:
+        """The names among what a client sent beside a program; a runtime checks them when it starts that."""
+        return RunNames(
+            **{name: values[prefix + name] for name in RunNames.__struct_fields__ if values.get(prefix + name)}
+        )
+
+
+class ProgramOptions(RunNames, frozen=True, kw_only=True):
     """What one program is run with: the same from every interface to the engine."""
 
     files: Sequence[File] = ()
@@ -326,6 +347,11 @@ if TYPE_CHECKING:  # a `TypedDict` takes long to make, and every command would w
         stdin: str | None
         clock: float | None
         language: Language
+        title: str
+        tags: Sequence[str]
+        user: str
+        conversation: str
+        model: str
 
     class StartKeywords(ProgramKeywords, total=False):
         """The fields of `StartOptions`, as keywords of `Runtime.start`."""
@@ -335,7 +361,7 @@ if TYPE_CHECKING:  # a `TypedDict` takes long to make, and every command would w
         expires_at: float
 
 
-class StartRecord(msgspec.Struct, frozen=True, kw_only=True):
+class StartRecord(RunNames, frozen=True, kw_only=True):
     """The start of an execution, with all that a replay begins from."""
 
     execution_id: str
@@ -362,6 +388,7 @@ class StartRecord(msgspec.Struct, frozen=True, kw_only=True):
     """Each call that is not safe to repeat is on record before it is made, also where a kill cuts the record off."""
     interface: str = ""
     """The way in: `library`, `cli`, `mcp`, `http`, ..."""
+    tags: tuple[str, ...] = ()
     is_direct: bool = False
     """One call without a program; the text shows it as one."""
 

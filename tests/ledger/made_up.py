@@ -236,6 +236,11 @@ beginnings = whole(
     is_strict=flags,
     interface=texts,
     is_direct=flags,
+    title=texts,
+    tags=tuples(texts),
+    user=texts,
+    conversation=texts,
+    model=texts,
 )
 problems = whole(
     Problem,

@@ -15,9 +15,9 @@ from typing import Any
 
 import pytest
 
-from tests.ledger.made_up import SAMPLE_CONTENTS, given, sample_contents
+from tests.ledger.made_up import SAMPLE_CONTENTS, begun, given, outcome, sample_contents
 from toolfold import Reply, Runtime, UsageError, tool
-from toolfold.ledger.base import Retention
+from toolfold.ledger.base import ExecutionFilter, Retention
 from toolfold.ledger.sqlite.schema import FORMAT
 from toolfold.ledger.sqlite.store import SqliteLedger
 
@@ -108,11 +108,16 @@ async def test_the_migrated_file_has_all_rows_of_the_old_one_which_is_kept(
         **before,
         "executions": [
             *(
-                {**{"interface" if key == "door" else key: value for key, value in row.items()}, "owner": ""}
+                {
+                    **{"interface" if key == "door" else key: value for key, value in row.items()},
+                    "owner": "",
+                    "names": b"",
+                }
                 for row in before["executions"]
             ),
             killed,
         ],
+        "labels": [],
         "pieces": [*before["pieces"], *(row for row in after["pieces"] if row["execution"] == killed["number"])],
     }
     assert after == expected
@@ -138,6 +143,31 @@ async def test_a_file_of_format_6_becomes_the_same_as_one_of_format_5(unpacked: 
     assert [row for row in rows_by_table(sixth)["executions"] if row["id"] != "d" * 16] == fifth_rows
     assert layout_of(sixth) == layout_of(path)
     assert (version_of(sixth), version_of(tmp_path / "sixth.sqlite.format6")) == (FORMAT, 6)
+
+
+async def test_a_file_of_format_7_takes_the_names_of_new_runs_and_keeps_its_old_ones(tmp_path: Path) -> None:
+    path = tmp_path / "seventh.sqlite"
+    ledger = SqliteLedger(path, keep=FOREVER)
+    ledger.begin(begun("a" * 16))
+    await ledger.finish("a" * 16, outcome("a" * 16), wait=True)
+    await ledger.close()
+    with closing(sqlite3.connect(path)) as connection:
+        for change in ("TABLE labels", "INDEX executions_by_word"):
+            connection.execute(f"DROP {change}")
+        connection.execute("ALTER TABLE executions DROP COLUMN names")
+        connection.execute("CREATE INDEX executions_by_word ON executions (touched_at, status, bytes)")
+        connection.execute("PRAGMA user_version = 7")
+        connection.commit()
+
+    migrated = SqliteLedger(path, keep=FOREVER)
+    migrated.begin(begun("b" * 16, began_at=2000.0, title="Report", tags=("vip",)))
+    await migrated.finish("b" * 16, outcome("b" * 16), wait=True)
+    rows = [(row.execution_id[0], row.title, row.tags) for row in await migrated.search(ExecutionFilter())]
+    tagged = [row.execution_id[0] for row in await migrated.search(ExecutionFilter(tag="vip"))]
+    await migrated.close()
+
+    assert (rows, tagged) == ([("b", "Report", ("vip",)), ("a", "", ())], ["b"])
+    assert (version_of(path), version_of(tmp_path / "seventh.sqlite.format7")) == (FORMAT, 7)
 
 
 @pytest.mark.parametrize("name", list(KEYS))

@@ -18,7 +18,7 @@ from toolfold.execution.outcome import code_size, context_saved, isolation_of
 from toolfold.execution.recorded_history import ReplayHistory, Rerun, history_of, put_on_record, take_over
 from toolfold.execution.request import ExecutionPlan, RunRequest, Services, short
 from toolfold.ledger.base import ExecutionFilter, Ledger
-from toolfold.models import File, Language, Limits, Outcome, Problem, Program, StartRecord, ToolSpec
+from toolfold.models import File, Language, Limits, Outcome, Problem, Program, RunNames, StartRecord, ToolSpec
 from toolfold.program.check import Checker
 from toolfold.prompts.python_stubs import WORDS_ASKED_FOR, asks_for_words
 from toolfold.protocol.codec import encode
@@ -146,6 +146,7 @@ class ExecutionPlanner:
         With a plan, the program has its turn of its session: whoever does not open it has to close the execution.
         """
         _check_text(text)
+        _check_names(request.options)
         if request.options.language == "bash":
             return await self._planned_bash(text, request)
         # First: to wake up and compile takes a guest longer than all that the host does until the program starts.
@@ -339,6 +340,11 @@ class ExecutionPlanner:
             expires_at=request.expires_at,
             is_strict=is_taped or request.is_strict,
             interface=self.services.interface,
+            title=options.title,
+            tags=tuple(options.tags),
+            user=options.user,
+            conversation=options.conversation,
+            model=options.model,
         )
 
     # Any: the other fields of `ExecutionPlan`.
@@ -382,6 +388,34 @@ class ExecutionPlanner:
 def _check_text(text: Any) -> None:
     if not isinstance(text, str):
         raise UsageError(f"a program is text, as in run('print(1)'); got {type(text).__name__} {short(text)}")
+
+
+_MOST_TAGS: Final = 20
+_NAME: Final = re.compile(r"[^\x00-\x1f\x7f\ud800-\udfff]+")
+_NAME_CHARACTERS: Final = 200
+
+
+def _check_names(names: RunNames) -> None:
+    if names.tags and not _is_list_of_tags(names.tags):
+        raise UsageError(f"tags must be a list of at most {_MOST_TAGS} texts, got {short(names.tags)}")
+    # Any: a client may have sent them.
+    texts: dict[str, Any] = {
+        "title": names.title,
+        "user": names.user,
+        "conversation": names.conversation,
+        "model": names.model,
+    }
+    for name, value in (*texts.items(), *(("a tag", tag) for tag in names.tags)):
+        # Empty, almost always.
+        if value and not (isinstance(value, str) and len(value) <= _NAME_CHARACTERS and _NAME.fullmatch(value)):
+            raise UsageError(
+                f"{name} must be text of at most {_NAME_CHARACTERS} characters in one line, got {short(value)}"
+            )
+
+
+# Any: a client may have sent it.
+def _is_list_of_tags(tags: Any) -> bool:
+    return isinstance(tags, Sequence) and not isinstance(tags, str | bytes) and len(tags) <= _MOST_TAGS
 
 
 def _is_taped(request: RunRequest) -> bool:

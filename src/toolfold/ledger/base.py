@@ -154,6 +154,12 @@ class ExecutionSummary:
     """What stayed out of the model's context; a loss is negative."""
     lanes: tuple[tuple[int, int, int, int], ...] = ()
     """The calls of one that has ended, as `summing.lanes_of` draws them."""
+    title: str = ""
+    tags: tuple[str, ...] = ()
+    user: str = ""
+    conversation: str = ""
+    model: str = ""
+    """These five as in `RunNames`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -189,6 +195,10 @@ class ExecutionFilter:
     tool: str | None = None
     tenant: str | None = None
     session: str | None = None
+    tag: str | None = None
+    user: str | None = None
+    conversation: str | None = None
+    model: str | None = None
     since: float | None = None
     until: float | None = None
     text: str | None = None

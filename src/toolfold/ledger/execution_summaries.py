@@ -10,7 +10,7 @@ from typing import Any, Final, Protocol, TypeAlias
 import msgspec
 
 from toolfold.ledger.base import ExecutionFilter, ExecutionSummary, Ledger, Story
-from toolfold.models import CallRecord, Outcome
+from toolfold.models import CallRecord, Outcome, RunNames
 
 # ----------------------------------------------------------------------------------------------------
 # Calls of an ended execution as a listing shows them: lanes, counts, uses of tools. Pure.
@@ -113,18 +113,54 @@ def facts_of(outcome: Outcome) -> Facts:
     )  # fmt: skip
 
 
+NAMES: Final = ("title", "tags", "user", "conversation", "model")
+"""Fields of `RunNames`, in the order in which a ledger has them."""
+_encode: Final = msgspec.msgpack.Encoder().encode
+_decode_names: Final = msgspec.msgpack.Decoder(tuple[str, tuple[str, ...], str, str, str]).decode
+
+
+def encode_names(names: RunNames) -> bytes:
+    """Names of a run for its row; nothing where it has none."""
+    values = [getattr(names, name) for name in NAMES]
+    return _encode(values) if any(values) else b""
+
+
+# Any: keywords of a summary.
+def decode_names(body: bytes) -> dict[str, Any]:
+    return dict(zip(NAMES, _decode_names(body), strict=True)) if body else {}
+
+
+def labels_of(names: RunNames) -> list[str]:
+    """What a run is filtered by, as the index of a ledger has it before it takes the digest."""
+    pairs = (("user", names.user), ("conversation", names.conversation), ("model", names.model))
+    tags = [label("tag", tag) for tag in dict.fromkeys(names.tags)]
+    return [*tags, *(label(kind, value) for kind, value in pairs if value)]
+
+
+def label(kind: str, value: str) -> str:
+    return f"{kind}\0{value}"
+
+
+def filter_labels(query: ExecutionFilter) -> list[str]:
+    """Labels that an execution must have; there are none for empty values."""
+    kinds = ("tag", "user", "conversation", "model")
+    return [label(kind, value) for kind in kinds if (value := getattr(query, kind))]
+
+
 # Any: the fields of a filter.
 def matches_filter(summary: ExecutionSummary, uses: Sequence[ToolUse], query: ExecutionFilter) -> bool:
     pairs: list[tuple[Any, Any]] = [
         (query.id, summary.execution_id), (query.state, summary.state), (query.status, summary.status),
         (query.interface, summary.interface), (query.tenant, summary.tenant), (query.session, summary.session),
+        (query.user, summary.user), (query.conversation, summary.conversation), (query.model, summary.model),
     ]  # fmt: skip
     return (
         all(expected is None or expected == actual for expected, actual in pairs)
+        and (query.tag is None or query.tag in summary.tags)
         and (query.tool is None or any(use.tool == query.tool for use in uses))
         and (query.since is None or summary.began_at >= query.since)
         and (query.until is None or summary.began_at < query.until)
-        and (not query.text or query.text.lower() in summary.first_line.lower())
+        and (not query.text or query.text.lower() in f"{summary.title}\n{summary.first_line}".lower())
     )
 
 

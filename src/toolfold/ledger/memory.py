@@ -18,7 +18,16 @@ from msgspec.structs import replace
 
 from toolfold.ledger import base, codec
 from toolfold.ledger.encryption import Seal, seal_with_bytes
-from toolfold.ledger.execution_summaries import Facts, Row, Saving, ToolUse, facts_of, matches_filter
+from toolfold.ledger.execution_summaries import (
+    Facts,
+    Row,
+    Saving,
+    ToolUse,
+    decode_names,
+    encode_names,
+    facts_of,
+    matches_filter,
+)
 from toolfold.ledger.sqlite.listing import MOST_LESSONS
 from toolfold.ledger.sqlite.listing import decode as _decode_lesson
 from toolfold.ledger.sqlite.listing import encode as _encode_lesson
@@ -403,4 +412,5 @@ def _summary(execution: _Execution) -> base.ExecutionSummary:
         first_line=base.first_line(start_record.program.sent_text), session=start_record.session,
         tenant=start_record.tenant, interface=start_record.interface, failed=0 if facts is None else facts.failed,
         saved_bytes=0 if facts is None else facts.saved_bytes, lanes=() if facts is None else facts.lanes,
+        **decode_names(encode_names(start_record)),
     )  # fmt: skip

@@ -60,7 +60,9 @@ async def test_the_operator_sees_all_and_each_tenant_its_own(tmp_path: Path) -> 
         async with httpx2.AsyncClient(base_url=url, timeout=60) as client:
             for key in ("key-of-one", "key-of-two"):
                 body = {"code": f"print('{key}')", "tools": [], "session_id": key}
-                ended = await client.post("/exec/programmatic", json=body, headers={"x-api-key": key})
+                ended = await client.post(
+                    "/exec/programmatic", json=body, headers={"x-api-key": key, "x-toolfold-tags": f"eu,{key}"}
+                )
                 assert ended.status_code == 200, ended.text
             page = await client.get("/console/")
             document = (await client.get("/openapi.json")).json()
@@ -68,6 +70,12 @@ async def test_the_operator_sees_all_and_each_tenant_its_own(tmp_path: Path) -> 
             one = await client.get("/console/api/executions", headers={"x-api-key": "key-of-one"})
             signed_in = await client.post("/console/login", content=b"key-of-two")
             two = await client.get("/console/api/executions")
+            foreign = await client.get("/console/api/executions", params={"tag": "key-of-one"})
+            refused = await client.post(
+                "/exec",
+                json={"code": "1", "lang": "py"},
+                headers={"x-api-key": "key-of-one", "x-toolfold-user": "a%0Ab"},
+            )
         async with httpx2.AsyncClient(follow_redirects=True, timeout=60) as operator:
             opened = await operator.get(link)
             everything = await operator.get(f"{url}/console/api/executions")
@@ -76,6 +84,9 @@ async def test_the_operator_sees_all_and_each_tenant_its_own(tmp_path: Path) -> 
         return [row["first_line"] for row in answer.json()["executions"]]
 
     assert (page.status_code, stranger.status_code, signed_in.status_code, opened.status_code) == (200, 401, 200, 200)
+    assert [row["tags"] for row in two.json()["executions"]] == [["eu", "key-of-two"]]
+    assert foreign.json()["executions"] == []
+    assert (refused.status_code, "user must be text of at most 200 characters" in refused.text) == (400, True)
     assert (lines(one), lines(two)) == (["print('key-of-one')"], ["print('key-of-two')"])
     assert lines(everything) == ["print('key-of-two')", "print('key-of-one')"]
     assert {"/exec/programmatic", "/console/api/executions", "/console/api/approvals"} <= set(document["paths"])

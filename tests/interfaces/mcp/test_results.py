@@ -8,6 +8,8 @@ import pytest
 from tests.interfaces.mcp.conftest import ERAS, FakeBridge, Server, bridged, run, texts
 from toolfold.errors import EngineCrashed, UsageError
 from toolfold.interfaces.mcp.outcome_results import NOTHING_CALLED, OF_ERROR, to_mcp
+from toolfold.ledger.base import ExecutionFilter
+from toolfold.ledger.memory import MemoryLedger
 from toolfold.models import Limits, Media
 from toolfold.tools.policy import Policy
 
@@ -237,3 +239,17 @@ async def test_of_a_long_output_both_ends_are_shown_and_the_next_program_opens_t
     )
     assert rest.endswith("\n000019999\n")
     assert texts(read) == ["[Script executed successfully]\n200000\n"]
+
+
+async def test_the_names_in_the_metadata_of_a_call_are_on_record(open_client) -> None:
+    ledger = MemoryLedger()
+    async with open_client(ledger=ledger) as client:
+        meta = {"toolfold/title": "Report", "toolfold/tags": ["vip"], "other/user": "ann"}
+        await client.call_tool("execute_program", {"code": "1"}, meta=meta)
+        refused = await client.call_tool("execute_program", {"code": "1"}, meta={"toolfold/tags": {"a": 1}})
+        (row,) = await ledger.search(ExecutionFilter())
+
+    assert (row.title, row.tags, row.user) == ("Report", ("vip",), "")
+    assert texts(refused) == [
+        "[Script execution failed]\nUsageError: tags must be a list of at most 20 texts, got {'a': 1}"
+    ]

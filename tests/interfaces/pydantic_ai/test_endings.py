@@ -11,6 +11,8 @@ from toolfold import EngineUnavailable, Limits, ToolfoldError
 from toolfold.engines.base import Died
 from toolfold.engines.scripted import ScriptedEngine
 from toolfold.interfaces.pydantic_ai.outcome_returns import to_exception
+from toolfold.ledger.base import ExecutionFilter
+from toolfold.ledger.memory import MemoryLedger
 from toolfold.pydantic_ai import CodeModeToolset, FunctionToolset
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -64,3 +66,20 @@ async def test_an_engine_that_cannot_be_had_ends_the_run(engine: Shared) -> None
 
     with pytest.raises(EngineUnavailable, match="no namespaces here"):
         await Agent(talk.model, toolsets=[CodeModeToolset(FunctionToolset(), engine=Missing(engine))]).run("go")
+
+
+async def test_a_run_is_named_by_the_run_of_its_agent(run: Run) -> None:
+    ledger = MemoryLedger()
+
+    await run(
+        FunctionToolset(), "1", options={"ledger": ledger}, metadata={"title": "Report", "user": "ann", "tags": ["vip"]}
+    )
+    (row,) = await ledger.search(ExecutionFilter())
+
+    assert (row.title, row.user, row.tags, row.model, bool(row.conversation)) == (
+        "Report",
+        "ann",
+        ("vip",),
+        "talk",
+        True,
+    )

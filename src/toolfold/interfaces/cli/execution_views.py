@@ -30,7 +30,7 @@ from toolfold.ledger.base import (
     ReplyEntry,
     StartRecord,
 )
-from toolfold.ledger.execution_summaries import changes_of
+from toolfold.ledger.execution_summaries import NAMES, changes_of
 from toolfold.models import Call, CallRecord, File, Json
 from toolfold.outcome_views import call_as_json, value_as_json
 
@@ -95,6 +95,7 @@ def history_as_json(history: ExecutionHistory, *, full: bool) -> dict[str, Json]
         "session": start_record.session,
         "tenant": start_record.tenant,
         "rerun_of": start_record.rerun_of,
+        **{name: getattr(start_record, name) for name in NAMES if getattr(start_record, name)},
         "program": start_record.program.sent_text,
         "tools": [spec.name for spec in start_record.tools],
         "calls": sorted(calls, key=lambda call: call["id"]),
@@ -155,8 +156,9 @@ def _print_head(history: ExecutionHistory, console: Console) -> None:
         line.append(f"  {outcome.seconds:.3f} s")
     line.append(f"  {start_record.engine} ({start_record.isolation})" if start_record.engine else "")
     console.print(line)
-    for name in ("session", "tenant", "rerun_of"):
+    for name in ("session", "tenant", "rerun_of", *NAMES):
         if value := getattr(start_record, name):
+            value = value if isinstance(value, str) else ", ".join(value)
             console.print(f"{name.replace('_', ' ')} {escape_controls(value)}")
 
 

@@ -30,6 +30,7 @@ _DIRECT: Final = re.compile(r"(await [^\s(]+\().*", re.DOTALL)
 _SUMMARY: Final = tuple(field.name for field in fields(ExecutionSummary))
 _START: Final = (
     "execution_id", "began_at", "interface", "engine", "isolation", "session", "tenant", "rerun_of", "is_direct",
+    "title", "tags", "user", "conversation", "model",
 )  # fmt: skip
 _LIMITS: Final = ("wall_seconds", "calls", "memory_bytes", "output_bytes")
 

@@ -35,6 +35,7 @@ from toolfold.ledger.base import (
     Story,
     first_line,
 )
+from toolfold.ledger.execution_summaries import NAMES
 from toolfold.models import Json
 from toolfold.runtime import Runtime
 
@@ -91,6 +92,7 @@ class LiveExecution:
             "first_line": first_line(start.program.sent_text),
             "session": start.session, "tenant": start.tenant, "interface": start.interface, "failed": self.failed,
             "saved_bytes": 0, "lanes": [], "bars": self.bars, "open": sorted(self.open.values()),
+            **{name: getattr(start, name) for name in NAMES},
             "asking": sorted(question.at for question in self.questions.values()), "waiting": len(self.questions),
         }  # fmt: skip
 

@@ -41,6 +41,7 @@ class QueryRoutes(Routes):
     async def executions(
         self, request: Request, state: Literal["running", "paused", "ended"] | None = None, status: str | None = None,
         interface: str | None = None, tool: str | None = None, tenant: str | None = None, session: str | None = None,
+        tag: str | None = None, user: str | None = None, conversation: str | None = None, model: str | None = None,
         since: float | None = None, until: float | None = None, text: str | None = None,
         limit: Annotated[int, Query(ge=1, le=500)] = 100, before: str = "",
     ) -> Response:  # fmt: skip
@@ -52,8 +53,8 @@ class QueryRoutes(Routes):
         if viewer.tenant is not None:
             tenant = viewer.tenant
         search_filter = ExecutionFilter(
-            state=state, status=status, interface=interface, tool=tool, tenant=tenant, session=session, since=since,
-            until=until, text=text,
+            state=state, status=status, interface=interface, tool=tool, tenant=tenant, session=session, tag=tag,
+            user=user, conversation=conversation, model=model, since=since, until=until, text=text,
         )  # fmt: skip
         # Not waited for: whoever also listens is told to read again once it knows the calls of those that run.
         self._watch.begin()

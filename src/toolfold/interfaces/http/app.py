@@ -242,6 +242,7 @@ class _HttpInterface:
             files=body.files or [],
             timeout_seconds=self._timeout(body.timeout),
             request_id=received.request_id,
+            names=request_models.names_in(received.headers),
             # As its prompt tells the model: a timeout caps one run of the sandbox, not the time of tools elsewhere.
             counts_pauses=not is_librechat,
             hangup=partial(wait_for_hangup, request),

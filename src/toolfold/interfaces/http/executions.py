@@ -154,7 +154,7 @@ class ApiExecutions(ExecutionObserver[ApiResponse]):
                 start.code, language=start.language, tools=start.tools, files=files,
                 limits=replace(self._limits, wall_seconds=wall_seconds), session=key_of(start.tenant, start.session),
                 tenant=start.tenant, execution_id=execution.execution_id, durable=bool(start.execution_id),
-                expires_at=execution.deadline,
+                expires_at=execution.deadline, **msgspec.structs.asdict(start.names),
             )  # fmt: skip
 
         try:

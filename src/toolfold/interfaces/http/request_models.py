@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Final, Literal
+from urllib.parse import unquote
 
 import jsonschema_rs
 import msgspec
@@ -18,7 +19,7 @@ from toolfold.execution.recorded_history import BY_CALLER, RecordedExecution
 from toolfold.interfaces.http.access.continuation_tokens import Token
 from toolfold.interfaces.http.outcome_bodies import INVALID_TOKEN, Hangup, Refusal, call_name
 from toolfold.interfaces.http.settings import ALL_ROLES, Role
-from toolfold.models import Reply, ToolSpec
+from toolfold.models import Reply, RunNames, ToolSpec
 from toolfold.tools.arguments import bound_schema
 from toolfold.tools.tool import Decision, unique_names
 
@@ -185,6 +186,7 @@ class StartRequest:
     files: Sequence[FileReference] = ()
     timeout_seconds: float
     request_id: str = ""
+    names: RunNames = field(default_factory=RunNames)
     execution_id: str = ""
     """Fixed where the request may be sent again; empty takes a new one."""
     counts_pauses: bool = True
@@ -357,7 +359,15 @@ def is_new(continuation: Continuation, recorded: RecordedExecution) -> bool:
 HEADER: Final = "x-toolfold-forwarded"
 """Has a request that comes from another replica."""
 REQUEST_ID: Final = "x-librechat-code-request-id"
-FORWARDED_HEADERS: Final = ("user-agent", "idempotency-key", REQUEST_ID)
+NAME_HEADERS: Final = {field: f"x-toolfold-{field}" for field in ("title", "tags", "user", "conversation", "model")}
+FORWARDED_HEADERS: Final = ("user-agent", "idempotency-key", REQUEST_ID, *NAME_HEADERS.values())
+
+
+def names_in(headers: Mapping[str, str]) -> RunNames:
+    """Names of a run in its headers, percent-encoded where they are not ASCII; tags are separated by commas."""
+    texts = {field: unquote(headers[header]) for field, header in NAME_HEADERS.items() if header in headers}
+    tags = tuple(tag for part in texts.pop("tags", "").split(",") if (tag := part.strip()))
+    return RunNames(tags=tags, **texts)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

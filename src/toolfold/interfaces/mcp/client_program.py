@@ -12,11 +12,23 @@ from contextvars import ContextVar
 from typing import Final
 
 import mcp_types as types
+import msgspec
 
 from toolfold.errors import ToolRefused, UsageError
 from toolfold.execution.registry import Answers, drive, refuse_approvals
 from toolfold.interfaces.mcp.approval_questions import CLIENT_ROUNDS, ClientQuestions, approval_form, decision_of
-from toolfold.models import Call, CallRecord, File, Language, Limits, Outcome, Paused, ProgramOptions, ToolSpec
+from toolfold.models import (
+    Call,
+    CallRecord,
+    File,
+    Language,
+    Limits,
+    Outcome,
+    Paused,
+    ProgramOptions,
+    RunNames,
+    ToolSpec,
+)
 from toolfold.runtime import Runtime
 from toolfold.service.wait_for_execution import WaitableExecution
 from toolfold.tools.tool import Decision
@@ -42,18 +54,19 @@ class McpProgram(WaitableExecution):
         self._session = session
         self._language = language
         self._asker = asker if can_ask else None
+        self._names = RunNames()
         self.questions = ClientQuestions(self._news.set)
         """Questions for the client to ask, and its answers."""
 
     def start(
         self, text: str, before: Callable[[McpProgram], Awaitable[None]] | None = None, *, files: Sequence[File] = (),
-        is_durable: bool = False,
+        is_durable: bool = False, names: RunNames | None = None,
     ) -> None:  # fmt: skip
         """Begin the program, after `before`, which may ask as well.
 
         If it `is_durable` and has no session, other processes can continue it.
         """
-        self.text = text
+        self.text, self._names = text, names or self._names
         self.is_durable = is_durable and not self._session
         self.begin(self._run(text, before, files, is_driven=is_durable))
 
@@ -113,6 +126,7 @@ class McpProgram(WaitableExecution):
         options = ProgramOptions(
             limits=self.limits, on_call=self._note_call, session=self._session,
             keep_names=self._language == "python", execution_id=self.execution_id, files=files, language=self._language,
+            **msgspec.structs.asdict(self._names),
         )  # fmt: skip
         if not self.can_ask and not is_driven:
             return await self._runtime.run(text, options=options)

@@ -51,7 +51,7 @@ from toolfold.interfaces.mcp.program_tasks import (
     wait_for_program,
 )
 from toolfold.interfaces.tool_prompt import language_of
-from toolfold.models import Limits, Outcome
+from toolfold.models import Limits, Outcome, RunNames
 from toolfold.runtime import Runtime
 from toolfold.service.file_owners import ClientExecutions, ExecutionLocks
 from toolfold.service.lease_owners import spawn
@@ -221,7 +221,8 @@ class McpServer:
             if params.request_state is not None:
                 program = self._come_back(params)
             else:
-                program = await self._start(context, arguments, is_durable=seconds is not None)
+                names = RunNames.within(params.meta or {}, "toolfold/")
+                program = await self._start(context, arguments, names, is_durable=seconds is not None)
             now = asyncio.get_running_loop().time()
             seconds = remaining_seconds(seconds, now - _CAME_AT.get(now))
             return await self._serve(context, program, seconds, is_wait=is_wait)
@@ -238,7 +239,9 @@ class McpServer:
 
     # programs
 
-    async def _start(self, context: Context, arguments: Mapping[str, Any], *, is_durable: bool) -> McpProgram:
+    async def _start(
+        self, context: Context, arguments: Mapping[str, Any], names: RunNames, *, is_durable: bool
+    ) -> McpProgram:
         text, session, seconds = _parse_arguments(arguments, self._limits.wall_seconds)
         language = language_of(arguments.get("language"), self._runtime)
         assert self._ready is not None
@@ -251,7 +254,7 @@ class McpServer:
             session=session, can_ask=can_ask(context), asker=name_of(context), language=language,
         )  # fmt: skip
         before = None if is_legacy(context) else self._clients.tell_roots
-        program.start(text, before, files=files, is_durable=is_durable)
+        program.start(text, before, files=files, is_durable=is_durable, names=names)
         self._programs.live[program.id] = program
         return program
 

@@ -10,6 +10,7 @@ from functools import partial
 from os import PathLike
 from typing import Any, Final, NotRequired, Self, Unpack
 
+import msgspec
 from pydantic import TypeAdapter
 from pydantic_ai import (
     AbstractToolset,
@@ -46,7 +47,7 @@ from toolfold.interfaces.pydantic_ai.runtime_pool import RuntimePool, with_uniqu
 from toolfold.interfaces.pydantic_ai.tool_search import SEVERAL, searches_of, toolsets_of
 from toolfold.interfaces.tool_prompt import Form, language_of, with_language
 from toolfold.ledger.base import Ledger
-from toolfold.models import File, Language, Limits, Outcome, Paused
+from toolfold.models import File, Language, Limits, Outcome, Paused, RunNames
 from toolfold.runtime import Runtime
 
 
@@ -276,7 +277,7 @@ class CodeModeToolset(WrapperToolset[AgentDepsT]):
                 step = await runtime.start(
                     tool_args["code"], files=self.files, tenant=key, rerun_of=rerun_of, execution_id=execution_id,
                     durable=self.yield_after_seconds is not None,
-                    language=tool_args["language"],
+                    language=tool_args["language"], **_names(ctx),
                 )  # fmt: skip
             step = await drive(runtime, step, nested.answer)
             if isinstance(step, Paused):
@@ -317,6 +318,14 @@ class _RoutingToolset(WrapperToolset[AgentDepsT]):
         self, name: str, tool_args: dict[str, Any], ctx: RunContext[AgentDepsT], tool: ToolsetTool[AgentDepsT]
     ) -> Any:
         return await self.routes.get(name, self.wrapped).call_tool(name, tool_args, ctx, tool)
+
+
+# Any: the names of a run, as keywords of `start`.
+def _names(ctx: RunContext[AgentDepsT]) -> dict[str, Any]:
+    """Names of the agent's run: its conversation and model, and the title, tags and user in its metadata."""
+    model = getattr(ctx.model, "model_name", "")
+    names = {"conversation": ctx.conversation_id or "", "model": model if isinstance(model, str) else ""}
+    return msgspec.structs.asdict(RunNames.within({**names, **(ctx.metadata or {})}))
 
 
 def _manager(

@@ -15,7 +15,7 @@ from typing import Any, Final, get_args
 from toolfold.errors import ToolfoldError
 from toolfold.ledger.base import ExecutionFilter
 from toolfold.ledger.encryption import NoSeal, Seal
-from toolfold.ledger.execution_summaries import Row, Saving, ToolUse, matches_filter
+from toolfold.ledger.execution_summaries import Row, Saving, ToolUse, filter_labels, matches_filter
 from toolfold.ledger.redis import search_index
 from toolfold.ledger.redis.search_index import ROWS, rows_of, searched_title
 from toolfold.ledger.sqlite.listing import decode, encode
@@ -227,6 +227,7 @@ class RedisListing:
             "tool": tool,
         }  # fmt: skip
         sets = [f"by:{name}:{value}" for name, value in values_by_name.items() if value]
+        sets += [f"by:label:{search_index.tool_name(label, self._seal)}" for label in filter_labels(query)]
         return sets if query.tenant is None else [*sets, _tenant_set(query.tenant)]
 
 

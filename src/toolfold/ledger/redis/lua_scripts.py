@@ -70,8 +70,8 @@ WRITE: Final = (
 local epoch, follows, name, body, calls, bytes, is_full = unpack(ARGV, 2, 8)
 local state, status, seconds, outcome, milliseconds, facts, tools, saved, owner, lease = unpack(ARGV, 9, 18)
 if #ARGV > 18 then
-  local begun, title, session, tenant, began_at, granted, grant, key_id, mark, expires, interface, searched =
-    unpack(ARGV, 19, 30)
+  local begun, title, session, tenant, began_at, granted, grant, key_id, mark, expires, interface, searched,
+    names, labels = unpack(ARGV, 19, 32)
   local there = redis.call('HGET', row, 'mark')
   if there then return there == mark and 'doubt' or 'twice' end
   if (redis.call('HGET', at .. 'facts', 'key_id') or '') ~= key_id then return 'key' end
@@ -82,7 +82,7 @@ if #ARGV > 18 then
   redis.call('HINCRBY', at .. 'grants', granted, 1)
   redis.call('HSET', row, 'state', 'running', 'status', '', 'epoch', 0, 'began_at', began_at, 'seconds', '0',
     'calls', 0, 'session', session, 'tenant', tenant, 'bytes', 0, 'is_full', 0, 'granted', granted, 'title', title,
-    'begun', begun, 'last', follows, 'mark', mark, 'interface', interface)
+    'begun', begun, 'last', follows, 'mark', mark, 'interface', interface, 'names', names)
   redis.call('ZADD', at .. 'times', began_at, id)
   redis.call('ZADD', at .. 'of:' .. tenant, began_at, id)
   redis.call('ZADD', at .. 'ids', 0, id)
@@ -91,7 +91,7 @@ if #ARGV > 18 then
     redis.call('HSET', row, 'expires', expires)
     redis.call('ZADD', at .. 'expiring', expires, id)
   end
-  index_start(id, began_at, interface, session, searched)
+  index_start(id, began_at, interface, session, searched, labels)
 end
 local there = redis.call('HMGET', row, 'epoch', 'state', 'last')
 if not there[1] then return 'unknown' end

@@ -1,6 +1,7 @@
 """Search index of a Redis ledger: sorted sets by start time, first lines of programs, and packed rows.
 
-* `by:state:<state>`, `by:status:<status>`, `by:interface:<interface>`, `by:session:<session>`, `by:tool:<digest>`
+* `by:state:<state>`, `by:status:<status>`, `by:interface:<interface>`, `by:session:<session>`, `by:tool:<digest>`,
+  `by:label:<digest>`
 * `by:title`  members `<id>`, a zero byte and the first line in lower case; empty where the ledger is sealed
 * `indexed`   hash: the title of an execution and its sets, because its record may expire before they are cleared
 
@@ -15,7 +16,7 @@ from typing import Final
 
 from toolfold.ledger.base import ExecutionSummary, State
 from toolfold.ledger.encryption import NoSeal, Seal
-from toolfold.ledger.execution_summaries import Facts, Row, ToolUse, decode_facts
+from toolfold.ledger.execution_summaries import Facts, Row, ToolUse, decode_facts, decode_names
 
 # ----------------------------------------------------------------------------------------------------
 # Rows of listings as a Redis server sends them: packed into one text, which is read much faster than its parts.
@@ -24,6 +25,7 @@ STATES: Final[dict[bytes, State]] = {b"running": "running", b"paused": "paused",
 
 _FIELDS: Final = (
     "state", "status", "began_at", "seconds", "calls", "title", "session", "tenant", "interface", "facts",
+    "names",
 )  # fmt: skip
 _NO_FACTS: Final = Facts(failed=0, saved_bytes=0, lanes=(), uses=())
 _LENGTHS: Final = struct.Struct(f">{len(_FIELDS) + 1}I")
@@ -57,7 +59,7 @@ def rows_of(packed: bytes, seal: Seal | NoSeal) -> Iterator[Row]:
 
 
 def _row(values: list[bytes], seal: Seal | NoSeal) -> Row:
-    execution_id, state, status, began_at, seconds, calls, title, session, tenant, interface, sealed = values
+    execution_id, state, status, began_at, seconds, calls, title, session, tenant, interface, sealed, names = values
     name = execution_id.decode()
     facts = decode_facts(seal.open(sealed, f"{name}/facts")) if sealed else _NO_FACTS
     summary = ExecutionSummary(
@@ -65,11 +67,12 @@ def _row(values: list[bytes], seal: Seal | NoSeal) -> Row:
         seconds=float(seconds), calls=int(calls), first_line=seal.open(title, f"{name}/title").decode(),
         session=session.decode(), tenant=tenant.decode(), interface=interface.decode(), failed=facts.failed,
         saved_bytes=facts.saved_bytes, lanes=facts.lanes,
+        **decode_names(seal.open(names, f"{name}/names") if names else b""),
     )  # fmt: skip
     return summary, facts.uses
 
 
-# For scripts in which `at` is the prefix of all keys. The digest of a tool's name has 32 digits.
+# For scripts in which `at` is the prefix of all keys. The digests of a tool's name and of a label have 32 digits.
 INDEXING: Final = """
 local function add_to(entry, id, began_at, name, value)
   if value ~= '' then
@@ -81,13 +84,14 @@ end
 local function save_entry(id, entry)
   redis.call('HSET', at .. 'indexed', id, cmsgpack.pack(entry))
 end
-local function index_start(id, began_at, interface, session, title)
+local function index_start(id, began_at, interface, session, title, labels)
   if string.find(id, '\\0', 1, true) then title = '' end
   if title ~= '' then redis.call('ZADD', at .. 'by:title', began_at, id .. '\\0' .. title) end
   local entry = {title}
   redis.call('ZADD', at .. 'by:state:running', began_at, id)
   add_to(entry, id, began_at, 'interface', interface)
   add_to(entry, id, began_at, 'session', session)
+  for first = 1, #labels, 32 do add_to(entry, id, began_at, 'label', string.sub(labels, first, first + 31)) end
   save_entry(id, entry)
 end
 local function index_end(id, began_at, status, tools)
@@ -159,6 +163,11 @@ return page[1]
 def searched_title(title: str, seal: Seal | NoSeal) -> str:
     """Title as it is searched; empty where a key hides it."""
     return "" if isinstance(seal, Seal) else title.lower().replace("\0", "")
+
+
+def label_names(labels: Sequence[str], seal: Seal | NoSeal) -> str:
+    """Digests of all labels, joined."""
+    return "".join(tool_name(label, seal) for label in labels)
 
 
 def tool_name(name: str, seal: Seal | NoSeal) -> str:

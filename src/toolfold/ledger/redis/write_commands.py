@@ -16,8 +16,8 @@ from toolfold.errors import LedgerFailed, ToolfoldError
 from toolfold.ledger import base, codec
 from toolfold.ledger.base import EXPIRED_SECONDS, Retention, StartRecord, TapeEntry, first_line
 from toolfold.ledger.encryption import NoSeal, Seal
-from toolfold.ledger.execution_summaries import encode_facts, facts_of
-from toolfold.ledger.redis.search_index import searched_title, tool_names
+from toolfold.ledger.execution_summaries import encode_facts, encode_names, facts_of, labels_of
+from toolfold.ledger.redis.search_index import label_names, searched_title, tool_names
 from toolfold.models import CallRecord, Outcome, ToolSpec
 
 JobKind: TypeAlias = Literal["drain", "flush", "park", "accept", "finish"]
@@ -190,12 +190,14 @@ class Composer:
     async def _add_start(self, write: Write, start: StartRecord, body: bytes) -> None:
         record = write.record
         write.granted, grant = self.grants.encode(start.tools)
-        title = first_line(start.program.sent_text)
+        title, names = first_line(start.program.sent_text), encode_names(start)
         write.arguments += [
             await self._pack(body, f"{record.id}/0"), self._seal.seal(title.encode(), f"{record.id}/title"),
             start.session, start.tenant, repr(start.began_at), write.granted, grant, self._seal.key_id, record.mark,
             milliseconds(start.expires_at + EXPIRED_SECONDS) if start.expires_at else "", start.interface,
-            searched_title(title, self._seal),
+            searched_title(f"{start.title} {title}".strip(), self._seal),
+            self._seal.seal(names, f"{record.id}/names") if names else b"",
+            label_names(labels_of(start), self._seal),
         ]  # fmt: skip
 
     async def _pack(self, body: bytes, place: str) -> bytes:

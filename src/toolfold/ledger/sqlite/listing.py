@@ -12,10 +12,25 @@ from typing import Any, Final
 
 import msgspec
 
-from toolfold.ledger.base import EXPIRED_SECONDS, ExecutionFilter, ExecutionSummary, Retention, State
+from toolfold.ledger.base import (
+    EXPIRED_SECONDS,
+    ExecutionFilter,
+    ExecutionSummary,
+    Retention,
+    StartRecord,
+    State,
+)
 from toolfold.ledger.encryption import NoSeal, Seal
-from toolfold.ledger.execution_summaries import ToolUse, lanes_of, uses_of
-from toolfold.models import Outcome
+from toolfold.ledger.execution_summaries import (
+    ToolUse,
+    decode_names,
+    encode_names,
+    filter_labels,
+    labels_of,
+    lanes_of,
+    uses_of,
+)
+from toolfold.models import Outcome, RunNames
 from toolfold.steady_clock import SteadyClock
 from toolfold.tools.learned_replies import MOST_TOOLS, Lesson, merge_lessons
 
@@ -218,7 +233,7 @@ _FIELDS: Final = (
     "saved_bytes",
 )  # fmt: skip
 """Of a summary, which are columns of the same name, but for the id."""
-_COLUMNS: Final = ", ".join(("e.id", *(f"e.{name}" for name in _FIELDS[1:]), "e.title", "e.lanes"))
+_COLUMNS: Final = ", ".join(("e.id", *(f"e.{name}" for name in _FIELDS[1:]), "e.names", "e.title", "e.lanes"))
 _EQUAL: Final = ("id", "state", "status", "interface", "tenant", "session")
 _encode: Final = msgspec.msgpack.Encoder().encode
 _decode_use: Final = msgspec.msgpack.Decoder(ToolUse).decode
@@ -244,6 +259,15 @@ class SqliteListing:
         saved_bytes, lanes = outcome.context_saved.bytes, _encode(lanes_of(outcome))
         row.ending = (outcome.status, outcome.seconds, failed, saved_bytes, lanes)
 
+    def seal_names(self, start: StartRecord) -> bytes:
+        """Names of a run for its row; a run without names costs nothing more."""
+        body = encode_names(start)
+        return self._seal.seal(body, _names_place(start.execution_id)) if body else b""
+
+    def add_labels(self, number: int, start: StartRecord) -> None:
+        for label in labels_of(start):
+            self._db.execute("INSERT INTO labels VALUES (?, ?, ?)", (self._digest(label), start.began_at, number))
+
     def search(self, query: ExecutionFilter, limit: int, before: str) -> list[ExecutionSummary]:
         statement, values = self.statement(query, before)
         return [self._summary(row) for row in self._db.execute(statement, (*values, limit))]
@@ -263,16 +287,26 @@ class SqliteListing:
             conditions["cast(e.title AS TEXT) LIKE ? ESCAPE '\\'"] = f"%{escaped}%"
         if before:
             conditions["(e.began_at, e.number) < (SELECT began_at, number FROM executions WHERE id = ?)"] = before
+        labels = filter_labels(query)
         source, order = "executions e", "e.began_at DESC, e.number DESC"
         if query.tool is not None:
             # The key of this table has the order that is wanted.
             source = "uses u CROSS JOIN executions e ON e.number = u.execution"
             order = "u.began_at DESC, u.execution DESC"
             conditions["u.tool = ?"] = self._digest(query.tool)
+        elif labels:
+            source = "labels l CROSS JOIN executions e ON e.number = l.execution"
+            order = "l.began_at DESC, l.execution DESC"
+            conditions["l.label = ?"] = self._digest(labels.pop())
         elif query.text and query.id is None:
             # It has both in its order, so that other columns are read only where the text is found.
             source = "executions e INDEXED BY executions_by_title"
-        where = [*conditions]
+        where, values = [*conditions], [*conditions.values()]
+        for label in labels:
+            where.append(
+                "EXISTS (SELECT 1 FROM labels WHERE label = ? AND began_at = e.began_at AND execution = e.number)"
+            )
+            values.append(self._digest(label))
         if query.state is not None:
             # No index has the state, which each pause changes; the status is empty as long as it has not ended.
             where.append("e.status != ''" if query.state == "ended" else "e.status = ''")
@@ -280,7 +314,7 @@ class SqliteListing:
             where.append("0")
         clause = " AND ".join(where) or "1"
         statement = f"SELECT {_COLUMNS} FROM {source} WHERE {clause} ORDER BY {order} LIMIT ?"  # noqa: S608 - of texts of ours
-        return statement, [*conditions.values()]
+        return statement, values
 
     def counts(self, since: float, tenant: str | None) -> dict[str, int]:
         """How many run and wait, and of those that began since then, how many there are and failed."""
@@ -327,16 +361,27 @@ class SqliteListing:
             name = new.digest(_decode_use(plaintext).tool.encode())
             sealed = new.seal(plaintext, _place(execution_id))
             self._db.execute("INSERT INTO uses VALUES (?, ?, ?, ?)", (name, began_at, number, sealed))
+        self._db.execute("DELETE FROM labels")
+        named_rows = self._db.execute(
+            "SELECT number, id, began_at, names FROM executions WHERE names != x''"
+        ).fetchall()
+        for number, execution_id, began_at, sealed in named_rows:
+            body, place = self._seal.open(sealed, _names_place(execution_id)), _names_place(execution_id)
+            self._db.execute("UPDATE executions SET names = ? WHERE number = ?", (new.seal(body, place), number))
+            for label in labels_of(RunNames(**decode_names(body))):
+                values = (new.digest(label.encode()), began_at, number)
+                self._db.execute("INSERT INTO labels VALUES (?, ?, ?)", values)
 
     def _digest(self, tool: str) -> bytes:
         return self._seal.digest(tool.encode())
 
     def _summary(self, row: Sequence[Any]) -> ExecutionSummary:
-        *values, title, lanes = row
+        *values, names, title, lanes = row
         return ExecutionSummary(
             **dict(zip(_FIELDS, values, strict=True)),
             first_line=self._seal.open(title, f"{row[0]}/title").decode(),
             lanes=_decode_lanes(lanes) if lanes else (),
+            **decode_names(self._seal.open(names, _names_place(row[0])) if names else b""),
         )
 
 
@@ -346,3 +391,7 @@ def _of_tenant(tenant: str | None) -> str:
 
 def _place(execution_id: str) -> str:
     return f"{execution_id}/uses"
+
+
+def _names_place(execution_id: str) -> str:
+    return f"{execution_id}/names"

@@ -209,7 +209,7 @@ def _reason(error: sqlite3.Error) -> str:
 # ----------------------------------------------------------------------------------------------------
 # From the format before to today's: a copy of the file first, then all steps in one transaction.
 
-FORMAT: Final = 7
+FORMAT: Final = 8
 _OLDEST_FORMAT: Final = 5
 _STEPS: Final[dict[int, tuple[str, ...]]] = {
     5: (
@@ -223,6 +223,12 @@ _STEPS: Final[dict[int, tuple[str, ...]]] = {
         # Some files have this index, and some have this table, without rows.
         "CREATE INDEX IF NOT EXISTS deadlines_by_time ON deadlines (expires_at)",
         "DROP TABLE IF EXISTS changes",
+    ),
+    7: (
+        "ALTER TABLE executions ADD COLUMN names BLOB NOT NULL DEFAULT x''",
+        "CREATE TABLE labels (label BLOB NOT NULL, began_at REAL NOT NULL, execution INTEGER NOT NULL,"
+        " PRIMARY KEY (label, began_at, execution)) WITHOUT ROWID",
+        "CREATE INDEX labels_by_execution ON labels (execution)",
     ),
 }
 """What leads from each format to the next."""

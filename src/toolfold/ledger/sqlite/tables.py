@@ -49,7 +49,8 @@ CREATE TABLE executions (
     failed INTEGER NOT NULL DEFAULT 0,
     saved_bytes INTEGER NOT NULL DEFAULT 0,
     lanes BLOB NOT NULL DEFAULT x'',
-    owner TEXT NOT NULL
+    owner TEXT NOT NULL,
+    names BLOB NOT NULL DEFAULT x''
 );
 CREATE INDEX executions_by_time ON executions (began_at);
 CREATE INDEX executions_by_tenant ON executions (tenant, began_at);
@@ -76,10 +77,15 @@ CREATE TABLE uses (
     PRIMARY KEY (tool, began_at, execution)
 ) WITHOUT ROWID;
 CREATE INDEX uses_by_execution ON uses (execution);
+CREATE TABLE labels (
+    label BLOB NOT NULL, began_at REAL NOT NULL, execution INTEGER NOT NULL, PRIMARY KEY (label, began_at, execution)
+) WITHOUT ROWID;
+CREATE INDEX labels_by_execution ON labels (execution);
 """
 """`owner` is the `ahead` file of the process that runs an execution, which has a lock on that; empty where nobody can
 tell. Only executions that have a deadline are in `deadlines`. `tool` is a digest of the tool's name, which only the
-sealed body has. `decisions` are of people in other processes; see `remote_approval`.
+sealed body has; `label` is one of a tag, a user, a conversation or a model, which only the sealed `names` have.
+`decisions` are of people in other processes; see `remote_approval`.
 
 Every index with a column that each pause and each batch of entries changes is a page more in each commit: there is only
 one, by the time of the last word, which followers read, too. An execution has no status until it has ended, and that is
@@ -157,13 +163,13 @@ class Tables:
         title = self._seal.seal(base.first_line(start.program.sent_text).encode(), f"{start.execution_id}/title")
         values = (
             start.execution_id, start.began_at, self.changes.now(), start.session, start.tenant, len(body), is_full,
-            granted, title, start.interface, owner,
+            granted, title, start.interface, owner, self.listing.seal_names(start),
         )  # fmt: skip
         try:
             cursor = self._db.execute(
                 "INSERT INTO executions (id, state, status, epoch, began_at, touched_at, seconds, calls, session,"
-                " tenant, bytes, pieces, is_full, granted, title, interface, owner)"
-                " VALUES (?, 'running', '', 0, ?, ?, 0, 0, ?, ?, ?, 1, ?, ?, ?, ?, ?)",
+                " tenant, bytes, pieces, is_full, granted, title, interface, owner, names)"
+                " VALUES (?, 'running', '', 0, ?, ?, 0, 0, ?, ?, ?, 1, ?, ?, ?, ?, ?, ?)",
                 values,
             )
         except sqlite3.IntegrityError as error:
@@ -172,6 +178,7 @@ class Tables:
         assert number is not None
         if start.expires_at:
             self._db.execute("INSERT INTO deadlines VALUES (?, ?)", (number, start.expires_at))
+        self.listing.add_labels(number, start)
         self._put(start.execution_id, number, 0, body)
         row = Row(number, bytes=len(body), is_full=is_full)
         self._rows[start.execution_id] = row
@@ -432,7 +439,7 @@ class Tables:
             self._db.execute(
                 "DELETE FROM decisions WHERE execution = (SELECT id FROM executions WHERE number = ?)", (number,)
             )
-            for table in ("pieces", "deadlines", "uses"):
+            for table in ("pieces", "deadlines", "uses", "labels"):
                 self._db.execute(f"DELETE FROM {table} WHERE execution = ?", (number,))  # noqa: S608 - a text of ours
             self._db.execute("DELETE FROM executions WHERE number = ?", (number,))
         for (digest,) in grants:

@@ -25,6 +25,7 @@ from toolfold.interfaces.cli.live_terminal import OutputPrinter
 from toolfold.interfaces.cli.outcome_output import format_call, prepare_folder
 from toolfold.interfaces.cli.program_inputs import RunOptions, limits_for, read_program
 from toolfold.ledger.base import ExecutionHistory, Ledger, Moment, Story
+from toolfold.ledger.execution_summaries import NAMES
 from toolfold.models import Call, Outcome, ProgramOptions
 from toolfold.service.wait_for_execution import RecordedWait
 
@@ -160,7 +161,7 @@ def rerun(
     program_options = ProgramOptions(
         files=start_record.files, limits=limits, rerun_of=start_record.execution_id, repeat=repeat,
         stdin=start_record.program.stdin, clock=start_record.program.clock, execution_id=secrets.token_hex(8),
-        language=start_record.program.language,
+        language=start_record.program.language, **{name: getattr(start_record, name) for name in NAMES},
     )  # fmt: skip
     engine = choose_engine(config, engine=options.engine, isolation=options.isolation, warm=1)
     outcome = execute(RunSetup(config, engine, limits, text, program_options), options)

@@ -102,7 +102,7 @@ export async function run(main, { id, isCurrent }) {
     const missing = execution.missing_tools.length;
     const why = !execution.may_act ? "This console is read-only, or your key may not run programs" : execution.state !== "ended" ? "It has not ended yet" : missing ? `This console does not have ${execution.missing_tools.slice(0, 3).join(", ")}: start it with the program's own config` : "Edit the program and run it again; recorded calls are not repeated";
     const asking = story.calls.filter((call) => call.asking).length;
-    fill(crumbs, h("a", { href: "#/runs" }, "Runs"), h("span", { class: "muted" }, "/"), h("h1", { class: "mono" }, id), pill({ ...execution, status, waiting: asking && !status ? asking : 0 }),
+    fill(crumbs, h("a", { href: "#/runs" }, "Runs"), h("span", { class: "muted" }, "/"), execution.title ? [h("h1", {}, execution.title), h("span", { class: "mono muted small" }, id)] : h("h1", { class: "mono" }, id), pill({ ...execution, status, waiting: asking && !status ? asking : 0 }),
       h("span", { class: "grow" }),
       asking && !status ? h("a", { href: "#/inbox" }, `${plural(asking, "call")} in the inbox`) : null,
       execution.state !== "ended" && execution.may_act ? h("button", { class: "bad", type: "button", onclick: cancel }, "Cancel") : null,
@@ -110,7 +110,9 @@ export async function run(main, { id, isCurrent }) {
     const fact = (name, text) => (text ? h("span", {}, `${name} `, h("b", {}, text)) : null);
     const spent = execution.outcome?.seconds ?? Date.now() / 1000 - execution.began_at;
     fill(facts, fact("started", moment(execution.began_at)), fact(execution.outcome ? "took" : "running for", seconds(spent)), fact("interface", execution.interface), fact("engine", execution.engine && `${execution.engine} (${execution.isolation})`),
-      fact("session", execution.session), fact("tenant", execution.tenant), execution.is_direct ? fact("", "a direct call, shown as a program") : null,
+      fact("session", execution.session), fact("tenant", execution.tenant), fact("user", execution.user), fact("model", execution.model),
+      execution.conversation ? h("span", {}, "conversation ", h("a", { href: `#/conversations/${encodeURIComponent(execution.conversation)}` }, execution.conversation.slice(0, 24))) : null,
+      execution.tags.map((tag) => h("a", { class: "tag", href: `#/runs?tag=${encodeURIComponent(tag)}` }, tag)), execution.is_direct ? fact("", "a direct call, shown as a program") : null,
       execution.rerun_of ? h("span", {}, "rerun of ", h("a", { class: "mono", href: `#/runs/${encodeURIComponent(execution.rerun_of)}` }, execution.rerun_of.slice(0, 12)), " · ", h("a", { href: `#/runs/${encodeURIComponent(id)}/compare` }, "compare")) : null,
       missing ? h("span", {}, `cannot be rerun here: no ${execution.missing_tools.slice(0, 3).join(", ")}`) : null);
     const fault = execution.outcome?.problem;

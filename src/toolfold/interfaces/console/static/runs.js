@@ -3,7 +3,7 @@ import { everything, get } from "./api.js";
 import { ago, bytes, fill, h, pill, plural, seconds } from "./dom.js";
 import { LongList } from "./lists.js";
 
-const FIELDS = ["text", "status", "interface", "tool", "session", "tenant", "since"];
+const FIELDS = ["text", "status", "interface", "tool", "session", "tenant", "tag", "user", "conversation", "model", "since"];
 const SINCE = { hour: 3600, day: 86400, week: 604800 };
 // As in models.py.
 const NOTHING_RAN = ["rejected"];
@@ -118,6 +118,7 @@ export async function runs(main, { query }) {
     const { state, status, interface: origin, session, tenant: owner, text: words } = asked();
     return (!state || row.state === state) && (!status || row.status === status) && (!origin || row.interface === origin)
       && (!session || row.session === session) && (!owner || row.tenant === owner) && !wanted.tool
+      && (!wanted.tag || row.tags.includes(wanted.tag)) && ["user", "conversation", "model"].every((name) => !wanted[name] || row[name] === wanted[name])
       && (!words || row.first_line.toLowerCase().includes(words.toLowerCase()));
   }
 
@@ -146,10 +147,11 @@ export async function runs(main, { query }) {
 function drawRow(row) {
   const saved = row.state !== "ended" || !row.saved_bytes ? h("span", { class: "muted" }, "–")
     : h("span", { class: row.saved_bytes > 0 ? "gain" : "loss" }, bytes(row.saved_bytes));
-  const sub = [row.interface || "–", ago(row.began_at), row.session && `session ${row.session}`, row.tenant && `tenant ${row.tenant}`];
+  const named = [row.title && row.first_line, ...(row.tags ?? []).map((tag) => `#${tag}`), row.user, row.model, row.conversation && `conversation ${row.conversation.slice(0, 24)}`];
+  const sub = [row.interface || "–", ago(row.began_at), row.session && `session ${row.session}`, row.tenant && `tenant ${row.tenant}`, ...named];
   return h("a", { class: "run", role: "listitem", href: `#/runs/${encodeURIComponent(row.execution_id)}` },
     pill(row),
-    h("div", { class: "line" }, h("div", { class: "mono line" }, row.first_line || "(empty)"), h("div", { class: "sub" }, sub.filter(Boolean).join(" · "))),
+    h("div", { class: "line" }, h("div", { class: row.title ? "line" : "mono line" }, row.title ? h("b", {}, row.title) : row.first_line || "(empty)"), h("div", { class: "sub" }, sub.filter(Boolean).join(" · "))),
     lanes(row),
     h("span", { class: "num" }, row.calls.toLocaleString(), row.failed ? h("span", { class: "loss", title: plural(row.failed, "failed call") }, ` ${row.failed}✕`) : null),
     h("span", { class: "num" }, NOTHING_RAN.includes(row.status) ? "–" : seconds(row.seconds)), h("span", { class: "num" }, saved));
