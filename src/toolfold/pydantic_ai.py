@@ -2,7 +2,7 @@
 
 from toolfold.interfaces.pydantic_ai.allowed_callers import FunctionToolset
 from toolfold.interfaces.pydantic_ai.config_toolset import ConfigToolset
-from toolfold.interfaces.pydantic_ai.deferred_calls import NestedApprovals, fold, unfold
+from toolfold.interfaces.pydantic_ai.nested_calls import NestedApprovals, fold, unfold
 from toolfold.interfaces.pydantic_ai.signatures import Signature, signature_from_function, signature_from_schema
 from toolfold.interfaces.pydantic_ai.tool_search import ToolSearchToolset
 from toolfold.interfaces.pydantic_ai.toolset import CodeModeToolset, split_by_caller

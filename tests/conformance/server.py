@@ -8,7 +8,7 @@ from tests.conformance.long_tools import ask_person, break_down
 from toolfold.interfaces.mcp.client_sessions import Clients
 from toolfold.interfaces.mcp.offered_tools import Offer
 from toolfold.interfaces.mcp.server import McpServer
-from toolfold.interfaces.mcp.transports import serve_http
+from toolfold.interfaces.mcp.server_setup import serve_http
 from toolfold.runtime import Runtime, RuntimeSettings
 from toolfold.sources.function_tools import as_tool
 

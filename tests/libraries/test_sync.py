@@ -14,7 +14,7 @@ import toolfold
 from tests.libraries.wheels import make_source, make_wheel
 from toolfold.config import load_config
 from toolfold.errors import UsageError
-from toolfold.libraries.lock_file import target
+from toolfold.libraries.installed_sets import target
 
 Cli = Callable[..., tuple[int, str, str]]
 

@@ -3,7 +3,7 @@
 import pytest
 
 from toolfold.models import ToolSpec
-from toolfold.program.rules.reply_keys import tools_behind
+from toolfold.program.known_names import tools_behind
 
 SPECS = {
     name: ToolSpec(name=name, python_name=name) for name in ("get_user", "list_orders", "search", "mcp__crm__find")

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from toolfold.service.file_owners import ExecutionLocks
+from toolfold.service.owners import ExecutionLocks
 
 
 def test_a_program_that_no_process_ever_held_is_nobodys_to_take(tmp_path: Path) -> None:

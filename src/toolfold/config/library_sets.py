@@ -10,7 +10,7 @@ from typing import NamedTuple
 from toolfold.config.model import Config
 from toolfold.libraries import LibraryStore, WantedSet, read_lock
 from toolfold.libraries.install import MAIN
-from toolfold.libraries.lock_file import LockedSet, lock_path
+from toolfold.libraries.installed_sets import LockedSet, lock_path
 from toolfold.models import InstalledSet
 
 _log = logging.getLogger(__name__)

@@ -25,7 +25,7 @@ from toolfold.models import (
     Value,
 )
 from toolfold.program.check import Checker
-from toolfold.program.rules.reply_keys import tools_behind
+from toolfold.program.known_names import tools_behind
 from toolfold.tools.reply_shapes import shape_text
 from toolfold.tools.sendable_values import json_size
 

@@ -4,7 +4,6 @@ Never the host's own environment: a set is a folder named by its content, which 
 """
 
 from toolfold.libraries.install import SyncResult, WantedSet, sync
-from toolfold.libraries.installed_sets import LibraryStore
-from toolfold.libraries.lock_file import LockedSet, Wheel, read_lock, write_lock
+from toolfold.libraries.installed_sets import LibraryStore, LockedSet, Wheel, read_lock, write_lock
 
 __all__ = ["LibraryStore", "LockedSet", "SyncResult", "WantedSet", "Wheel", "read_lock", "sync", "write_lock"]

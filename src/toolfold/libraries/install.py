@@ -13,8 +13,16 @@ from typing import Final
 
 from toolfold.engines.process.jail_layout import library_modules, library_versions
 from toolfold.errors import UsageError
-from toolfold.libraries.installed_sets import LibraryStore
-from toolfold.libraries.lock_file import LockedSet, Wheel, named_by, other_machines, read_lock, target, write_lock
+from toolfold.libraries.installed_sets import (
+    LibraryStore,
+    LockedSet,
+    Wheel,
+    named_by,
+    other_machines,
+    read_lock,
+    target,
+    write_lock,
+)
 from toolfold.models import InstalledSet
 
 MAIN: Final = "main"

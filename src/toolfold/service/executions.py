@@ -21,7 +21,7 @@ from toolfold.ledger.base import suspended_error
 from toolfold.models import Outcome, Paused, Reply
 from toolfold.runtime import Runtime
 from toolfold.service.answer_memory import BoundedMemory, RoundAnswer
-from toolfold.service.lease_owners import Owner, Waiting, spawn
+from toolfold.service.owners import Owner, Waiting, spawn
 from toolfold.tools.tool import Decision
 
 A = TypeVar("A")

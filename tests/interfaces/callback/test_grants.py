@@ -1,6 +1,6 @@
 """Which of the parent's tools a program is granted."""
 
-from toolfold.interfaces.callback.tool_grants import ListedTool, grant_tools, resolve_call
+from toolfold.interfaces.callback.child_programs import ListedTool, grant_tools, resolve_call
 from toolfold_guest.shared.reserved_names import ANY_TOOL
 
 

@@ -12,7 +12,7 @@ from mcp import Client
 
 from toolfold.interfaces.callback.child_server import make_server
 from toolfold.interfaces.callback.messages import OpenCall, ToolReply
-from toolfold.interfaces.callback.parent_side import ParentTools
+from toolfold.interfaces.gem.program_tool import ParentTools
 
 NAME = "programmatic_tool_calling"
 

@@ -177,7 +177,7 @@ async def test_calls_of_a_server_that_stays_away_say_what_happened_to_it(eras: P
 
 
 async def test_leaving_ends_every_process_also_one_that_does_not_want_to(eras: Path, monkeypatch) -> None:
-    monkeypatch.setattr("toolfold.sources.mcp.stdio_transport._EXIT_SECONDS", 0.3)
+    monkeypatch.setattr("toolfold.sources.mcp.transports._EXIT_SECONDS", 0.3)
     servers = [raw("one"), raw("two", "--stubborn")]
     async with Bridge(servers, eras=remember(eras, "legacy", *servers)) as bridge:
         await bridge.settled(timeout_seconds=60)

@@ -6,7 +6,7 @@ import pytest
 
 from toolfold.config import parse_config
 from toolfold.config.build import bridge_servers
-from toolfold.sources.mcp.stdio_transport import environment
+from toolfold.sources.mcp.transports import environment
 
 CONFIG = """
 servers:

@@ -22,8 +22,18 @@ from typing import Any, Final, Literal, TypeAlias
 
 from toolfold.engines.base import Called, Died, Ended, Event, Order, Printed, Waiting
 from toolfold.engines.monty import calls
-from toolfold.engines.monty.calls import MontyCalls, OverLimitError, Toolbox, stub
-from toolfold.engines.monty.clock import CLOCKS, MontyClock, MontyTape, Timers, time_for, timer_of
+from toolfold.engines.monty.calls import (
+    CLOCKS,
+    MontyCalls,
+    MontyClock,
+    MontyTape,
+    OverLimitError,
+    Timers,
+    Toolbox,
+    stub,
+    time_for,
+    timer_of,
+)
 from toolfold.engines.monty.source_rewrite import prelude, prepare
 from toolfold.engines.monty.values import FOLDER, DataFolder, MediaBox, MontyState, decode, encode, plain
 from toolfold.models import MIB, Call, Problem, Program, Reply

@@ -19,7 +19,7 @@ from mcp.shared.exceptions import MCPError
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from toolfold.errors import UsageError
-from toolfold.interfaces.callback.child_programs import DEFAULT_SECONDS, CallbackExecutions, CallbackRequest
+from toolfold.interfaces.callback.child_programs import DEFAULT_SECONDS, CallbackExecutions, CallbackRequest, ListedTool
 from toolfold.interfaces.callback.messages import (
     EXTENSION,
     RESUME,
@@ -31,7 +31,6 @@ from toolfold.interfaces.callback.messages import (
     ResumeResult,
     error_json,
 )
-from toolfold.interfaces.callback.tool_grants import ListedTool
 from toolfold.runtime import Runtime, RuntimeSettings
 
 DESCRIPTION: Final = """\

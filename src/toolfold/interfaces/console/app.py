@@ -47,7 +47,7 @@ from toolfold.ledger.execution_summaries import NAMES
 from toolfold.ledger.remote_approval import LedgerApproval, decide
 from toolfold.models import MIB, Outcome
 from toolfold.runtime import Runtime
-from toolfold.service.lease_owners import spawn
+from toolfold.service.owners import spawn
 from toolfold.tools.tool import Decision, Tool
 
 _log: Final = logging.getLogger(__name__)

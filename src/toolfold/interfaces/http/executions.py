@@ -62,7 +62,7 @@ from toolfold.service.executions import (
     HeldExecution,
     Step,
 )
-from toolfold.service.lease_owners import Owner
+from toolfold.service.owners import Owner
 
 _T = TypeVar("_T")
 AnyResponse: TypeAlias = ApiResponse | ForwardedResponse

@@ -24,7 +24,7 @@ from toolfold.errors import LedgerFailed, UsageError
 from toolfold.interfaces.http.outcome_bodies import Refusal
 from toolfold.interfaces.http.request_models import HEADER, ForwardedRequest, ForwardedResponse
 from toolfold.service.answer_memory import BoundedMemory
-from toolfold.service.lease_owners import LeaseOwner
+from toolfold.service.owners import LeaseOwner
 
 _PATIENCE_LEASES: Final = 3
 """How long a request waits for a holder that renews its leases and cannot be reached."""

@@ -104,7 +104,7 @@ def _for_tenants(config: Config, tools: Sequence[Tool]) -> list[Tool]:
 def _replicas(config: Config, settings: Settings, ledger: RedisLedger, files: str) -> Replicas:
     # Imported here: a ledger in a file does not need the packages.
     from toolfold.interfaces.http.replica_forwarding import Replicas, validate_address  # noqa: PLC0415
-    from toolfold.service.lease_owners import LEASE_SECONDS, Agreement, LeaseOwner  # noqa: PLC0415
+    from toolfold.service.owners import LEASE_SECONDS, Agreement, LeaseOwner  # noqa: PLC0415
 
     http, key = config.http, settings.token_key
     owner = LeaseOwner(

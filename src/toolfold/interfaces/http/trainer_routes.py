@@ -30,7 +30,7 @@ from toolfold.interfaces.http.settings import HttpContext
 from toolfold.models import MIB, File, Limits, Outcome, ProgramOptions, ToolSpec
 from toolfold.runtime import Runtime
 from toolfold.service.executions import HOST_FAILURES
-from toolfold.service.lease_owners import spawn
+from toolfold.service.owners import spawn
 
 _STOPS: Final = "the server stops; send what has no answer again"
 _FAILED: Final = "internal error"

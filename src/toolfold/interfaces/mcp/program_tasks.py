@@ -30,7 +30,7 @@ from toolfold.interfaces.mcp.client_sessions import Context, ask, is_legacy, own
 from toolfold.interfaces.mcp.outcome_results import running_result, superseded_result
 from toolfold.models import Json, Outcome
 from toolfold.service.answer_memory import BoundedMemory
-from toolfold.service.file_owners import ClientExecutions
+from toolfold.service.owners import ClientExecutions
 
 ANSWER_WAIT_SECONDS: Final = 600.0
 """How long a program stands still for a client that was told to come back with an answer."""

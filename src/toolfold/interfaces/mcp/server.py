@@ -53,8 +53,7 @@ from toolfold.interfaces.mcp.program_tasks import (
 from toolfold.interfaces.tool_prompt import language_of
 from toolfold.models import Limits, Outcome, RunNames
 from toolfold.runtime import Runtime
-from toolfold.service.file_owners import ClientExecutions, ExecutionLocks
-from toolfold.service.lease_owners import spawn
+from toolfold.service.owners import ClientExecutions, ExecutionLocks, spawn
 
 if TYPE_CHECKING:
     from toolfold.sources.mcp.bridge import Bridge

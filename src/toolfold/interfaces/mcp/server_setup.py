@@ -1,14 +1,29 @@
-"""Assembly of the MCP server from a config: runtime, tools, bridge, HTTP address. Starts nothing."""
+"""Setup of the MCP server from a config, and its transports: stdio and streamable HTTP."""
 
 from __future__ import annotations
 
+import asyncio
+import hmac
 import logging
 import os
-from collections.abc import Callable, Sequence
+import sys
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
+from typing import Final, Self, TypeAlias, cast
 
+import anyio
+import mcp_types as types
 import msgspec
+from anyio.streams.memory import MemoryObjectSendStream
+from mcp.server.stdio import stdio_server
+from mcp.server.transport_security import TransportSecuritySettings
+from mcp.shared._stream_protocols import ReadStream, WriteStream
+from mcp.shared.message import SessionMessage
+from mcp_types import PROTOCOL_VERSION_META_KEY
+from starlette.responses import PlainTextResponse
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from toolfold.config.build import (
     StrayPatterns,
@@ -25,10 +40,13 @@ from toolfold.execution.request import OwnedLedger
 from toolfold.interfaces.config_runtime import bash_line
 from toolfold.interfaces.mcp.client_program import ask_client
 from toolfold.interfaces.mcp.client_sessions import Clients
+from toolfold.interfaces.mcp.early_handshake import EarlyAnswers, EarlyTraffic, is_pipe
 from toolfold.interfaces.mcp.offered_tools import DescriptionWriter, Offer
 from toolfold.interfaces.mcp.program_tasks import yield_policy_of
-from toolfold.interfaces.mcp.prompt_texts import ENTRY_NAME
+from toolfold.interfaces.mcp.prompt_texts import ENTRY_NAME, TOKEN_VARIABLE, check_token_needed
 from toolfold.interfaces.mcp.server import McpServer
+from toolfold.interfaces.server.http_server import HttpServer, listen
+from toolfold.interfaces.server.stop_signals import OnlyFromHere, on_signal
 from toolfold.ledger.sqlite.store import SqliteLedger
 from toolfold.models import File
 from toolfold.runtime import Runtime
@@ -99,3 +117,166 @@ def _add_callback(mcp_server: McpServer, runtime: Runtime, config: Config) -> No
     executions = CallbackExecutions(runtime, workspace=Path.cwd(), limits=config.program_limits)
     register(mcp_server.server, ParentCallback(lambda _: executions))
     mcp_server.extra_tools.append(TOOL)
+
+
+# ----------------------------------------------------------------------------------------------------
+# Transports of the MCP server: stdio with early answers, or streamable HTTP. Stdout is the protocol's.
+
+PATH: Final = "/mcp"
+_ONLY_FROM_HERE: Final = f"without a token only this machine is served; set {TOKEN_VARIABLE}"
+_log: Final = logging.getLogger(__name__)
+_Message: TypeAlias = SessionMessage | Exception
+
+
+async def serve_stdio(mcp_server: McpServer, answers: EarlyAnswers | None = None) -> None:
+    """Serve until the client closes stdin or a signal comes, from where the early answers stopped."""
+    early = EarlyTraffic() if answers is None else answers.stop()
+    async with mcp_server:
+        with anyio.CancelScope() as scope, on_signal(scope.cancel):
+            # While this serves, file descriptor 1 is stderr: nothing that prints can break the protocol.
+            async with stdin_lines(early.data) as stdin, stdio_server(stdin) as (read_stream, write_stream):
+                await _EraMultiplexer(mcp_server, write_stream, frozenset(early.answered)).serve(read_stream)
+
+
+async def serve_http(mcp_server: McpServer, host: str, port: int, *, token: str = "") -> None:
+    """Serve at `/mcp` until a signal comes; clients must send the token, and only loopback may do without."""
+    check_token_needed(host, port, token=token)
+    # Ours instead of the SDK's check, which has a few names and no addresses.
+    unchecked = TransportSecuritySettings(enable_dns_rebinding_protection=False)
+    app: ASGIApp = mcp_server.server.streamable_http_app(streamable_http_path=PATH, transport_security=unchecked)
+    app = _TokenMiddleware(app, token) if token else OnlyFromHere(app, text=_ONLY_FROM_HERE)
+    display_host = f"[{host}]" if ":" in host else host
+    listener = listen(host, port, advice=f"--http {display_host}:0 picks a free one")
+    server = HttpServer(app, timeout_graceful_shutdown=2)
+
+    def stop() -> None:
+        server.should_exit = True
+
+    async with mcp_server:
+        await mcp_server.connect()
+        _log.warning("listening on http://%s:%d%s", display_host, listener.getsockname()[1], PATH)
+        with on_signal(stop):
+            await server.serve(sockets=[listener])
+
+
+class _EraMultiplexer:
+    """Both eras of the protocol on one pair of streams, each from its first message on.
+
+    The SDK serves the era of a connection's first request and refuses the other. A client to which a machine was too
+    slow falls back to the handshake, whether or not its discovery is answered later, so each era is a connection here.
+    The SDK's answers to the requests in `answered` are dropped.
+    """
+
+    def __init__(self, mcp_server: McpServer, stream: WriteStream[SessionMessage], answered: frozenset[str]) -> None:
+        self._mcp_server = mcp_server
+        self._stream = stream
+        self._answered = answered
+        self._inputs: dict[bool, MemoryObjectSendStream[_Message]] = {}
+        """By whether it is the newer era."""
+        self._modern_ids: set[str | int] = set()
+        """Requests of the newer era that are being served."""
+
+    async def serve(self, messages: ReadStream[_Message]) -> None:
+        try:
+            async with anyio.create_task_group() as group:
+                async for message in messages:
+                    is_modern = self._is_modern(message)
+                    if is_modern not in self._inputs:
+                        self._inputs[is_modern], source = anyio.create_memory_object_stream[_Message]()
+                        group.start_soon(self._mcp_server.server.run, source, self, self._mcp_server.options())
+                    await self._inputs[is_modern].send(message)
+                for stream in self._inputs.values():
+                    stream.close()
+        finally:
+            await self._stream.aclose()
+
+    # the output of each era, whose end is not the end of the stream
+
+    async def send(self, item: SessionMessage, /) -> None:
+        message = item.message
+        if isinstance(message, types.JSONRPCResponse | types.JSONRPCError) and message.id is not None:
+            self._modern_ids.discard(message.id)
+            if message.id in self._answered:
+                return
+        await self._stream.send(item)
+
+    async def aclose(self) -> None:
+        pass
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        pass
+
+    def _is_modern(self, item: _Message) -> bool:
+        match item.message if isinstance(item, SessionMessage) else item:
+            case types.JSONRPCRequest(id=id_, method=method, params=params):
+                meta = (params or {}).get("_meta")
+                # The handshake is the older era's also where a client puts the mark of the newer one on it.
+                if method == "initialize" or not isinstance(meta, dict) or PROTOCOL_VERSION_META_KEY not in meta:
+                    return False
+                self._modern_ids.add(id_)
+                return True
+            case types.JSONRPCNotification(
+                method="notifications/cancelled", params={"requestId": str() | int() as id_}
+            ) if id_ in self._modern_ids:
+                self._modern_ids.discard(id_)  # it may have no answer
+                return True
+        # Only the older era has answers of a client, and most notifications.
+        return False not in self._inputs and True in self._inputs
+
+
+class _TokenMiddleware:
+    def __init__(self, app: ASGIApp, token: str) -> None:
+        self._app = app
+        self._expected = f"Bearer {token}".encode()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http":
+            authorization = dict(scope["headers"]).get(b"authorization", b"")
+            if not hmac.compare_digest(authorization, self._expected):
+                text, headers = "send the token as Authorization: Bearer", {"www-authenticate": "Bearer"}
+                await PlainTextResponse(text, 401, headers)(scope, receive, send)
+                return
+        await self._app(scope, receive, send)
+
+
+# ----------------------------------------------------------------------------------------------------
+# Stdin as lines that a signal can interrupt: the SDK reads it in a thread, which only the client can end.
+
+LONGEST_LINE_BYTES: Final = 64 * 1024 * 1024
+
+
+@asynccontextmanager
+async def stdin_lines(before: bytes = b"") -> AsyncIterator[anyio.AsyncFile[str] | None]:
+    """The lines of stdin, after what was read `before`, for the SDK; `None` where it must read them its own way.
+
+    While this is open, file descriptor 0 is the null device: what tools start reads nothing.
+    """
+    # An event loop cannot wait for a file of a disk or the null device: they are always ready.
+    if not is_pipe(sys.stdin.fileno()) and not (sys.platform != "win32" and sys.stdin.isatty()):
+        yield None
+        return
+    private, null = os.dup(0), os.open(os.devnull, os.O_RDONLY)
+    os.dup2(null, 0)
+    os.close(null)
+    reader = asyncio.StreamReader(limit=LONGEST_LINE_BYTES)
+    reader.feed_data(before)
+    transport, _ = await asyncio.get_running_loop().connect_read_pipe(
+        lambda: asyncio.StreamReaderProtocol(reader), os.fdopen(os.dup(private), "rb", buffering=0)
+    )
+    try:
+        # All that the SDK does with a file is to go through its lines.
+        yield cast("anyio.AsyncFile[str]", _decode_lines(reader))
+    finally:
+        transport.close()
+        # Shared with whoever started us, who may not expect what the loop made of it.
+        os.set_blocking(private, True)
+        os.dup2(private, 0)
+        os.close(private)
+
+
+async def _decode_lines(reader: asyncio.StreamReader) -> AsyncIterator[str]:
+    while line := await reader.readline():
+        yield line.decode("utf-8", errors="replace")

@@ -40,8 +40,14 @@ from toolfold.interfaces.pydantic_ai.allowed_callers import (
     spec_of,
     with_mark,
 )
-from toolfold.interfaces.pydantic_ai.deferred_calls import NOTE, NestedAnswers, answers_in
-from toolfold.interfaces.pydantic_ai.nested_calls import LongProgram, NestedCalls, call_deferral
+from toolfold.interfaces.pydantic_ai.nested_calls import (
+    NOTE,
+    LongProgram,
+    NestedAnswers,
+    NestedCalls,
+    answers_in,
+    call_deferral,
+)
 from toolfold.interfaces.pydantic_ai.outcome_returns import RUN_CODE, RUN_CODE_SCHEMA, to_exception, to_retry, to_return
 from toolfold.interfaces.pydantic_ai.runtime_pool import RuntimePool, with_unique_names
 from toolfold.interfaces.pydantic_ai.tool_search import SEVERAL, searches_of, toolsets_of

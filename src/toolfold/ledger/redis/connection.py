@@ -18,7 +18,7 @@ from redis.retry import Retry
 
 from toolfold.errors import LedgerFailed, UsageError
 from toolfold.ledger.encryption import SALT_BYTES, NoSeal, Seal, seal_with
-from toolfold.ledger.redis import lua_scripts, search_index
+from toolfold.ledger.redis import lua_scripts
 from toolfold.steady_clock import SteadyClock, steady_seconds
 
 FORMAT: Final = 3
@@ -173,7 +173,7 @@ def _facts(client: Redis, prefix: str, key_id: str = "", salt: str = "") -> dict
 def _migrate(client: Redis, where: str, prefix: str) -> None:
     cursor = b"0"
     while True:
-        cursor = _ask(client, prefix, search_index.MIGRATE, cursor, _MIGRATED_AT_ONCE)
+        cursor = _ask(client, prefix, lua_scripts.MIGRATE, cursor, _MIGRATED_AT_ONCE)
         if cursor is None:
             raise UsageError(
                 f"ledger {where!r} has an index from before format 1, which is not read; "

@@ -16,8 +16,8 @@ from toolfold.errors import ToolfoldError
 from toolfold.ledger.base import ExecutionFilter
 from toolfold.ledger.encryption import NoSeal, Seal
 from toolfold.ledger.execution_summaries import Row, Saving, ToolUse, filter_labels, matches_filter
-from toolfold.ledger.redis import search_index
-from toolfold.ledger.redis.search_index import ROWS, rows_of, searched_title
+from toolfold.ledger.redis import lua_scripts
+from toolfold.ledger.redis.lua_scripts import ROWS, rows_of, searched_title
 from toolfold.ledger.sqlite.listing import decode, encode
 from toolfold.models import Status
 from toolfold.tools.learned_replies import MOST_TOOLS, Lesson, merge_lessons
@@ -221,13 +221,13 @@ class RedisListing:
 
     def _sets(self, query: ExecutionFilter) -> list[str]:
         """Sets that an execution must be in; there are none for empty values."""
-        tool = None if query.tool is None else search_index.tool_name(query.tool, self._seal)
+        tool = None if query.tool is None else lua_scripts.tool_name(query.tool, self._seal)
         values_by_name = {
             "state": query.state, "status": query.status, "interface": query.interface, "session": query.session,
             "tool": tool,
         }  # fmt: skip
         sets = [f"by:{name}:{value}" for name, value in values_by_name.items() if value]
-        sets += [f"by:label:{search_index.tool_name(label, self._seal)}" for label in filter_labels(query)]
+        sets += [f"by:label:{lua_scripts.tool_name(label, self._seal)}" for label in filter_labels(query)]
         return sets if query.tenant is None else [*sets, _tenant_set(query.tenant)]
 
 

@@ -39,7 +39,7 @@ from toolfold.ledger.redis.connection import (
 )
 from toolfold.ledger.redis.leases import Leases
 from toolfold.ledger.redis.listing import RedisLessons, RedisListing
-from toolfold.ledger.redis.search_index import STATES
+from toolfold.ledger.redis.lua_scripts import STATES
 from toolfold.ledger.redis.write_commands import SLOW_BYTES, Job, RedisRecord, milliseconds, refusal, update_record
 from toolfold.ledger.redis.writer import RedisWriter, log
 from toolfold.models import Outcome

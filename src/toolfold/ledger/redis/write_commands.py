@@ -17,7 +17,7 @@ from toolfold.ledger import base, codec
 from toolfold.ledger.base import EXPIRED_SECONDS, Retention, StartRecord, TapeEntry, first_line
 from toolfold.ledger.encryption import NoSeal, Seal
 from toolfold.ledger.execution_summaries import encode_facts, encode_names, facts_of, labels_of
-from toolfold.ledger.redis.search_index import label_names, searched_title, tool_names
+from toolfold.ledger.redis.lua_scripts import label_names, searched_title, tool_names
 from toolfold.models import CallRecord, Outcome, ToolSpec
 
 JobKind: TypeAlias = Literal["drain", "flush", "park", "accept", "finish"]

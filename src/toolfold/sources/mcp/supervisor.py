@@ -28,11 +28,11 @@ from mcp.client._transport import ReadStream, WriteStream
 from mcp.shared.message import SessionMessage
 
 from toolfold.errors import ServerHungUp, ToolError, ToolFailed, ToolUnreachable
-from toolfold.sources.mcp import http_transport
+from toolfold.sources.mcp import transports
 from toolfold.sources.mcp.connection import Era, EraCache, McpConnection, Outer, open_session
 from toolfold.sources.mcp.oauth import SignIn
 from toolfold.sources.mcp.server_definition import ListingStore, Server, ServerListing, ServerState, ServerStatus
-from toolfold.sources.mcp.stdio_transport import NotSent, ServerProcess, WatchedStream, start_server
+from toolfold.sources.mcp.transports import NotSent, ServerProcess, WatchedStream, start_server
 from toolfold.tools.error_text import mask_secrets
 
 # ----------------------------------------------------------------------------------------------------
@@ -317,7 +317,7 @@ class ServerSupervisor:
             async with start_server(self.server) as process:
                 yield ServerTransport((process.inbox, process.outbox), process.inbox.ended, process)
             return
-        async with http_transport.open_url(self.server, self._auth) as (read, write):
+        async with transports.open_url(self.server, self._auth) as (read, write):
             stream = WatchedStream(read)
             yield ServerTransport((stream, write), stream.ended)
 
@@ -382,9 +382,9 @@ def _is_cancelled() -> bool:
 def _fate(error: MCPError, transport: ServerTransport) -> tuple[bool, str] | None:
     """Whether a call that failed with the connection may have run, and why; `None` if the server answered it."""
     match error.code:
-        case http_transport.NOT_SENT | http_transport.SESSION_UNKNOWN:
+        case transports.NOT_SENT | transports.SESSION_UNKNOWN:
             return False, error.message
-        case http_transport.CONNECTION_LOST:
+        case transports.CONNECTION_LOST:
             return True, error.message
         # Many servers of the older era answer so with status 400.
         case _ if transport.process is None and "no valid session" in error.message.lower():
@@ -400,7 +400,7 @@ def _refusal(error: MCPError) -> ToolError:
     text = error.message.strip() or f"error {error.code}"
     is_final = error.code in (types.INVALID_PARAMS, types.METHOD_NOT_FOUND, types.INVALID_REQUEST)
     failure = ToolFailed(text) if is_final else ToolError(text)
-    if error.code == http_transport.REFUSED:
+    if error.code == transports.REFUSED:
         failure.tool_unavailable = text.startswith("HTTP 5")
     return failure
 

@@ -31,7 +31,7 @@ from toolfold.interfaces.cli.program_inputs import RunOptions
 from toolfold.ledger.remote_approval import LedgerApproval
 from toolfold.models import NOTHING_RAN, Json, Limits, Outcome, ProgramOptions
 from toolfold.runtime import Runtime
-from toolfold.service.file_owners import ExecutionLocks
+from toolfold.service.owners import ExecutionLocks
 from toolfold.service.wait_for_execution import PatientLedger, serve_waiters, wait_until_written
 
 if TYPE_CHECKING:

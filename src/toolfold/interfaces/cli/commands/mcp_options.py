@@ -41,8 +41,7 @@ def mcp_command(
     modules, program_files = _modules(loaded_config), read_files(files, loaded_config.program_limits)
     # Imported here: mistakes are told and the first answer is given without the SDK, which takes most of the start.
     try:
-        from toolfold.interfaces.mcp.server_setup import create_mcp_server
-        from toolfold.interfaces.mcp.transports import serve_http, serve_stdio
+        from toolfold.interfaces.mcp.server_setup import create_mcp_server, serve_http, serve_stdio
     except ModuleNotFoundError as error:
         raise UsageError(f"{error.name!r} is not installed; {install_extra('mcp')}") from error
 
