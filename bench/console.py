@@ -45,6 +45,23 @@ async def lists(options: argparse.Namespace) -> list[Figure]:
     ]  # fmt: skip
 
 
+async def search(options: argparse.Namespace) -> list[Figure]:
+    """The 95th percentile of each search over runs of ten calls, and how large the file of the words is."""
+    rows, ratio, seconds = await console_lists.searched(options.executions)
+    size = Figure(
+        name="ledger with its search index",
+        value=ratio,
+        limit=console_lists.LARGEST,
+        unit="×",
+        detail=f"indexed in {seconds:.0f} s",
+    )
+    return [
+        *(Figure(name=f"search {text}", value=p95, limit=console_lists.SEARCH_AT_MOST_MS, unit="ms",
+                 detail=f"{count} rows, p50 {p50:.1f} ms") for text, count, p50, p95 in rows),
+        size,
+    ]  # fmt: skip
+
+
 async def cost(_: argparse.Namespace) -> list[Figure]:
     """Ratios to programs without the stream of events."""
     return [
@@ -67,7 +84,12 @@ async def page(_: argparse.Namespace) -> list[Figure]:
     return figures
 
 
-PARTS: dict[str, Callable[[argparse.Namespace], Awaitable[list[Figure]]]] = {"lists": lists, "page": page, "cost": cost}
+PARTS: dict[str, Callable[[argparse.Namespace], Awaitable[list[Figure]]]] = {
+    "lists": lists,
+    "search": search,
+    "page": page,
+    "cost": cost,
+}
 
 
 def show(figures: list[Figure]) -> None:

@@ -72,10 +72,10 @@ def test_the_list_is_filtered_in_the_address_and_moves_by_itself(page: Page, own
     page.get_by_label("Status").select_option("rejected")
     expect(page.locator(".run")).to_have_count(1)
     page.get_by_label("Status").select_option("")
-    page.get_by_label("Search first lines").fill("print(1")
+    page.get_by_label("Search runs").fill("print(1")
     expect(page.locator(".run")).to_have_count(1)
 
-    expect(page).to_have_url(re.compile(r"#/runs\?text=print%281$"))
+    expect(page).to_have_url(re.compile(r"#/runs\?q=print%281$"))
     page.reload()
     expect(page.locator(".run")).to_have_count(1)
 

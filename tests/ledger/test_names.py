@@ -46,7 +46,7 @@ async def ledger(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterato
 
 
 async def write(ledger: Ledger) -> None:
-    named = (
+    named: tuple[tuple[str, dict[str, Any]], ...] = (
         ("a", NAMES),
         ("b", {"tags": ("vip",), "user": "bob", "tenant": "t"}),
         ("c", {}),

@@ -203,6 +203,9 @@ class ExecutionFilter:
     until: float | None = None
     text: str | None = None
     """In the first line, in any case; where the ledger is sealed, nothing is found by it."""
+    words: str | None = None
+    """Words and "quoted phrases" anywhere in the record, all of them. A ledger without such an index, as on a server,
+    looks for them as one `text`."""
 
 
 _SILENT: Final = re.compile(r'#!|: &$|wait "\$!"$')

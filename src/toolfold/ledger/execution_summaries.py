@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import aclosing, suppress
+from dataclasses import replace
+from datetime import datetime
 from typing import Any, Final, Protocol, TypeAlias
 
 import msgspec
 
+from toolfold.errors import UsageError
 from toolfold.ledger.base import ExecutionFilter, ExecutionSummary, Ledger, Story
 from toolfold.models import CallRecord, Outcome, RunNames
 
@@ -145,6 +149,68 @@ def filter_labels(query: ExecutionFilter) -> list[str]:
     """Labels that an execution must have; there are none for empty values."""
     kinds = ("tag", "user", "conversation", "model")
     return [label(kind, value) for kind in kinds if (value := getattr(query, kind))]
+
+
+_TERM: Final = re.compile(r'"([^"]*)"?|([^\s"]+)')
+
+
+def search_terms(words: str) -> list[tuple[str, bool]]:
+    """Terms of a search, at most twenty, and whether a longer word may begin with it, as somebody still types it."""
+    terms = [(match[1] if match[1] is not None else match[2], match[2] is not None) for match in _TERM.finditer(words)]
+    last = len(terms) - 1
+    return [(term, is_word and place == last) for place, (term, is_word) in enumerate(terms) if term.strip()][:20]
+
+
+def as_text(query: ExecutionFilter) -> ExecutionFilter:
+    """The same for a ledger that has first lines only."""
+    if query.words is None:
+        return query
+    return replace(query, words=None, text=" ".join(term for term, _ in search_terms(query.words)))
+
+
+_OPERATORS: Final = (
+    "tool",
+    "status",
+    "tenant",
+    "tag",
+    "user",
+    "conversation",
+    "model",
+    "session",
+    "interface",
+    "since",
+)
+_PART: Final = re.compile(rf'(?:({"|".join(_OPERATORS)}):)?(?:("[^"]*"?)|(\S+))')
+_SPAN: Final = re.compile(r"(\d{1,6})([mhdw])", re.ASCII)
+_SECONDS: Final = {"m": 60.0, "h": 3600.0, "d": 86_400.0, "w": 604_800.0}
+
+
+def parse_search(text: str, now: float) -> dict[str, Any]:
+    """Fields of a filter in what a person typed: `tool:get_orders status:failed since:2d "exact words"`.
+
+    Raises:
+        UsageError: A time cannot be read.
+    """
+    fields: dict[str, Any] = {}
+    words: list[str] = []
+    for match in _PART.finditer(text[:1000]):
+        name, value = match[1], match[2] or match[3]
+        if name is None:
+            words.append(value)
+        elif plain := value.strip('"'):
+            fields[name] = _since(plain, now) if name == "since" else plain
+    if fields.get("status") in ("running", "paused"):
+        fields["state"] = fields.pop("status")
+    return {**fields, "words": " ".join(words)} if words else fields
+
+
+def _since(text: str, now: float) -> float:
+    if match := _SPAN.fullmatch(text):
+        return now - int(match[1]) * _SECONDS[match[2]]
+    try:
+        return datetime.fromisoformat(text).astimezone().timestamp()
+    except (ValueError, OverflowError, OSError) as error:
+        raise UsageError(f"since must be a time such as 30m, 3h, 2d, 1w or 2026-01-31, got {text[:80]!r}") from error
 
 
 # Any: the fields of a filter.

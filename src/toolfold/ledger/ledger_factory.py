@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeGuard
 
@@ -56,6 +57,24 @@ def rekey_ledger(where: str | None, key: str | None, new_key: str) -> RekeyResul
     from toolfold.ledger.sqlite.change_key import rekey  # noqa: PLC0415
 
     return rekey(_path(where), key, new_key)
+
+
+def reindex_ledger(where: str | None, key: str | None, report: Callable[[int], None]) -> int:
+    """Write the search index of the ledger at `where` anew; the number of executions.
+
+    Raises:
+        UsageError: It cannot be done, with the reason and the next step.
+    """
+    if where == "memory" or (where is not None and where.startswith(_SERVERS)):
+        raise UsageError("only a ledger in a file has a search index; name a file")
+    # Imported here: every run opens a ledger, and hardly any searches it.
+    from toolfold.ledger.sqlite.word_index import reindex  # noqa: PLC0415
+
+    if key is not None:
+        raise UsageError("an encrypted ledger has no search index, which would tell what the key hides")
+    path = _path(where)
+    SqliteLedger(path)._close()  # brings a file of the format before to today's
+    return reindex(path, report)
 
 
 def is_shared(ledger: Ledger) -> TypeGuard[RedisLedger]:

@@ -23,6 +23,7 @@ from toolfold.ledger.execution_summaries import (
     Row,
     Saving,
     ToolUse,
+    as_text,
     decode_names,
     encode_names,
     facts_of,
@@ -270,6 +271,7 @@ class MemoryLedger:
     async def search(
         self, query: base.ExecutionFilter, *, limit: int = 50, before: str = ""
     ) -> Sequence[base.ExecutionSummary]:
+        query = as_text(query)
         rows = self._rows(query.tenant)
         if before:
             # Not by time: more than one may have begun in the same moment.

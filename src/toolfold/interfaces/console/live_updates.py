@@ -36,6 +36,7 @@ from toolfold.ledger.base import (
     first_line,
 )
 from toolfold.ledger.execution_summaries import NAMES
+from toolfold.ledger.sqlite.word_index import WordIndex
 from toolfold.models import Json
 from toolfold.runtime import Runtime
 
@@ -97,6 +98,12 @@ class LiveExecution:
         }  # fmt: skip
 
 
+def word_index_of(ledger: Ledger) -> WordIndex | None:
+    """The index of all words in a ledger; only a file that is not sealed has one."""
+    open_index = getattr(ledger, "word_index", None)
+    return None if open_index is None else open_index()
+
+
 class LedgerWatcher:
     """Follows a ledger while anyone is watching, and tells the watchers what changed."""
 
@@ -117,6 +124,8 @@ class LedgerWatcher:
     def begin(self) -> None:
         if self._task is None:
             self._task = asyncio.create_task(self._work())
+            if (index := word_index_of(self._ledger)) is not None:
+                index.begin()
 
     async def ready(self) -> None:
         """Wait until the executions that are open now are known."""

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections import defaultdict
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, Any, Final, Literal, cast
 from urllib.parse import quote
 
@@ -13,11 +14,11 @@ from fastapi import Query, Request, Response
 from toolfold.interfaces.config_runtime import BridgedRuntime
 from toolfold.interfaces.console import json_shapes
 from toolfold.interfaces.console.access import Viewer, hidden_tools, require_visible
-from toolfold.interfaces.console.live_updates import Routes
+from toolfold.interfaces.console.live_updates import Routes, word_index_of
 from toolfold.interfaces.http.outcome_bodies import Refusal
 from toolfold.interfaces.http.responses import json_response
 from toolfold.ledger.base import ExecutionFilter, ExecutionHistory
-from toolfold.ledger.execution_summaries import Statistics, ToolUse
+from toolfold.ledger.execution_summaries import Statistics, ToolUse, parse_search
 from toolfold.models import MIB
 from toolfold.service.answer_memory import BoundedMemory
 
@@ -43,11 +44,13 @@ class QueryRoutes(Routes):
         interface: str | None = None, tool: str | None = None, tenant: str | None = None, session: str | None = None,
         tag: str | None = None, user: str | None = None, conversation: str | None = None, model: str | None = None,
         since: float | None = None, until: float | None = None, text: str | None = None,
+        q: Annotated[str, Query(max_length=1000)] = "",
         limit: Annotated[int, Query(ge=1, le=500)] = 100, before: str = "",
     ) -> Response:  # fmt: skip
         """List executions, newest first.
 
-        Every filter may be combined with the others; `before` is the id of the last one of the page before.
+        Every filter may be combined with the others; `before` is the id of the last one of the page before. `q` is what
+        people type: words and "exact words" anywhere in the record, and operators such as `tool:name` and `since:2d`.
         """
         viewer = await self._access.viewer(request)
         if viewer.tenant is not None:
@@ -56,6 +59,11 @@ class QueryRoutes(Routes):
             state=state, status=status, interface=interface, tool=tool, tenant=tenant, session=session, tag=tag,
             user=user, conversation=conversation, model=model, since=since, until=until, text=text,
         )  # fmt: skip
+        if q:
+            fields = parse_search(q, time.time())
+            if viewer.tenant is not None:
+                fields["tenant"] = viewer.tenant
+            search_filter = replace(search_filter, **fields)
         # Not waited for: whoever also listens is told to read again once it knows the calls of those that run.
         self._watch.begin()
         summaries = await self._ledger.search(search_filter, limit=limit, before=before)
@@ -66,8 +74,18 @@ class QueryRoutes(Routes):
             row = live.row() if live is not None and is_live else json_shapes.of_summary(summary)
             rows.append(json_shapes.without_arguments(row, hidden=self._is_hidden))
         return json_response(
-            200, {"executions": rows, "next": summaries[-1].execution_id if len(summaries) == limit else None}
+            200,
+            {
+                "executions": rows,
+                "next": summaries[-1].execution_id if len(summaries) == limit else None,
+                "unindexed": await self._unindexed() if search_filter.words else 0,
+            },
         )
+
+    async def _unindexed(self) -> int:
+        """How many executions the search does not know yet."""
+        index = word_index_of(self._ledger)
+        return 0 if index is None else await asyncio.to_thread(index.pending)
 
     async def execution(self, request: Request, execution_id: str) -> Response:
         """One execution: its program, its events so far, its outcome; `place` is where its stream goes on."""
@@ -131,7 +149,8 @@ class QueryRoutes(Routes):
         return json_response(200, {
             **self._figures(viewer), "failed": counts["failed"], "recent": counts["recent"],
             "may_act": viewer.roles != {"read"}, "roles": sorted(viewer.roles),
-            "is_sealed": self._ledger.is_sealed, "tenant": viewer.tenant,
+            "is_sealed": self._ledger.is_sealed,
+            "searches_all": word_index_of(self._ledger) is not None, "tenant": viewer.tenant,
         })  # fmt: skip
 
     async def savings(self, request: Request, days: Annotated[float, Query(gt=0, le=366)] = 7.0) -> Response:

@@ -15,7 +15,7 @@ from typing import Any, Final, get_args
 from toolfold.errors import ToolfoldError
 from toolfold.ledger.base import ExecutionFilter
 from toolfold.ledger.encryption import NoSeal, Seal
-from toolfold.ledger.execution_summaries import Row, Saving, ToolUse, filter_labels, matches_filter
+from toolfold.ledger.execution_summaries import Row, Saving, ToolUse, as_text, filter_labels, matches_filter
 from toolfold.ledger.redis import lua_scripts
 from toolfold.ledger.redis.lua_scripts import ROWS, rows_of, searched_title
 from toolfold.ledger.sqlite.listing import decode, encode
@@ -167,6 +167,7 @@ class RedisListing:
 
     async def rows(self, query: ExecutionFilter, limit: int, before: str = "") -> list[Row]:
         """Matching rows, newest first; `before` is the last id of the page before."""
+        query = as_text(query)
         if query.text and (isinstance(self._seal, Seal) or set(query.text) & _IN_NO_LINE):
             return []
         if query.id is not None:

@@ -7,7 +7,7 @@ import sqlite3
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import msgspec
@@ -272,9 +272,27 @@ class SqliteListing:
         statement, values = self.statement(query, before)
         return [self._summary(row) for row in self._db.execute(statement, (*values, limit))]
 
-    def statement(self, query: ExecutionFilter, before: str = "") -> tuple[str, list[Any]]:
-        """The query, and its values but for the limit."""
-        conditions: dict[str, Any] = {}
+    def word_matches(
+        self, query: ExecutionFilter, before: str, table: str, expression: str, limit: int
+    ) -> list[tuple[ExecutionSummary, int]]:
+        """Executions that a table of the full-text index matches, by falling number, and their numbers."""
+        conditions = {f"{table} MATCH ?": expression}
+        if before:
+            conditions["w.rowid < (SELECT number FROM executions WHERE id = ?)"] = before
+        source = f"{table} w CROSS JOIN executions e ON e.number = w.rowid"
+        # The tool is a mark in the expression.
+        filters = replace(query, words=None, tool=None)
+        statement, values = self.statement(filters, conditions=conditions, source=source, order="w.rowid DESC")
+        rows = self._db.execute(statement.replace("SELECT ", "SELECT e.number, ", 1), (*values, limit)).fetchall()
+        return [(self._summary(row[1:]), row[0]) for row in rows]
+
+    # Any: values of conditions.
+    def statement(
+        self, query: ExecutionFilter, before: str = "", *, conditions: dict[str, Any] | None = None,
+        source: str = "", order: str = "e.began_at DESC, e.number DESC",
+    ) -> tuple[str, list[Any]]:  # fmt: skip
+        """The query, and its values but for the limit; with a `source`, over what that joins with executions."""
+        conditions = {} if conditions is None else conditions
         for name in _EQUAL:
             if (value := getattr(query, name)) is not None:
                 conditions[f"e.{name} = ?"] = value
@@ -288,8 +306,9 @@ class SqliteListing:
         if before:
             conditions["(e.began_at, e.number) < (SELECT began_at, number FROM executions WHERE id = ?)"] = before
         labels = filter_labels(query)
-        source, order = "executions e", "e.began_at DESC, e.number DESC"
-        if query.tool is not None:
+        if source:
+            pass
+        elif query.tool is not None:
             # The key of this table has the order that is wanted.
             source = "uses u CROSS JOIN executions e ON e.number = u.execution"
             order = "u.began_at DESC, u.execution DESC"
@@ -301,6 +320,8 @@ class SqliteListing:
         elif query.text and query.id is None:
             # It has both in its order, so that other columns are read only where the text is found.
             source = "executions e INDEXED BY executions_by_title"
+        else:
+            source = "executions e"
         where, values = [*conditions], [*conditions.values()]
         for label in labels:
             where.append(

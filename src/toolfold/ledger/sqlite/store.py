@@ -7,6 +7,7 @@ checkpoint (`synchronous=NORMAL`); so is every reply that was acknowledged.
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import sqlite3
 import threading
@@ -15,7 +16,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import TYPE_CHECKING, Final, Literal, TypeVar
 
 import msgspec
 
@@ -23,7 +24,7 @@ from toolfold import fork_safety
 from toolfold.errors import Fenced, LedgerFailed, ToolfoldError, UsageError
 from toolfold.ledger import base, codec
 from toolfold.ledger.encryption import Seal, seal_for_snapshots
-from toolfold.ledger.execution_summaries import Saving, ToolUse
+from toolfold.ledger.execution_summaries import Saving, ToolUse, as_text
 from toolfold.ledger.sqlite.schema import connect, shared_lead
 from toolfold.ledger.sqlite.tables import Tables, is_cursor
 from toolfold.ledger.sqlite.write_ahead_log import LogBuffer, PeerLogs, WriteAheadLog, is_alive, lock, recover_logs
@@ -32,7 +33,11 @@ from toolfold.models import Outcome
 from toolfold.steady_clock import SteadyClock
 from toolfold.tools.learned_replies import Lesson
 
+if TYPE_CHECKING:
+    from toolfold.ledger.sqlite.word_index import WordIndex
+
 _T = TypeVar("_T")
+_log: Final = logging.getLogger("toolfold.ledger")
 _LOOK_SECONDS: Final = 0.04
 """Between two looks of a follower: with the writer's own linger it makes a tenth of a second."""
 
@@ -72,6 +77,8 @@ class SqliteLedger(fork_safety.ProcessOwned):
         self._read_tables = Tables(self._reader, seal, max_execution_bytes, self._clock)
         self._reads = threading.Lock()
         self._is_closed = False
+        self._word_index: WordIndex | Literal[False] | None = False
+        """`False`: not looked for yet."""
         self._records: dict[str, OpenRecord] = {}
         fork_safety.watch(self)
 
@@ -258,7 +265,36 @@ class SqliteLedger(fork_safety.ProcessOwned):
     async def search(
         self, query: base.ExecutionFilter, *, limit: int = 50, before: str = ""
     ) -> Sequence[base.ExecutionSummary]:
-        return await self._read(lambda tables: tables.listing.search(query, limit, before))
+        index = self.word_index() if query.words else None
+        if index is not None:
+            await self._writer.wait(None, lambda _: None)
+            return await asyncio.to_thread(self._search_words, index, query, limit, before)
+        plain_query = as_text(query)
+        return await self._read(lambda tables: tables.listing.search(plain_query, limit, before))
+
+    def _search_words(
+        self, index: WordIndex, query: base.ExecutionFilter, limit: int, before: str
+    ) -> Sequence[base.ExecutionSummary]:
+        try:
+            return index.search(query, limit, before)
+        except sqlite3.Error as error:
+            raise LedgerFailed(
+                f"the search index of the ledger cannot be read: {error}; make it anew with 'toolfold ledger reindex'"
+            ) from error
+
+    def word_index(self) -> WordIndex | None:
+        """The index of all words, opened with the first look; `None` where there is none: see `docs/console.md`."""
+        if self._word_index is False:
+            self._word_index = None
+            if not self.is_sealed:
+                # Imported here: every run opens a ledger, and hardly any searches it.
+                from toolfold.ledger.sqlite.word_index import WordIndex  # noqa: PLC0415
+
+                try:
+                    self._word_index = WordIndex(self._path)
+                except (sqlite3.Error, OSError) as error:
+                    _log.warning("the ledger has no search index, so that only first lines are searched: %s", error)
+        return self._word_index or None
 
     async def story(self, execution_id: str, *, after: int = 0) -> base.Story | None:
         return await self._look(lambda tables: tables.story(execution_id, after))
@@ -326,6 +362,8 @@ class SqliteLedger(fork_safety.ProcessOwned):
 
     def _close(self) -> None:
         # The last one to close empties the WAL, which a connection for reading cannot.
+        if self._word_index:
+            self._word_index.close()
         with self._reads:
             self._reader.close()
         self._writer.close()

@@ -164,12 +164,9 @@ async def _run(config: Config, installed_set: InstalledSet, texts: Sequence[str]
 # ----------------------------------------------------------------------------------------------------
 # `toolfold ledger`: what is done to a ledger as a whole. What it holds is in `runs`.
 
-ledger_app = typer.Typer(help="Maintain the ledger: change its encryption key.", rich_markup_mode=None)
-
-
-@ledger_app.callback()
-def _group() -> None:
-    """Keeps `rekey` a command of its own while it is the only one."""
+ledger_app = typer.Typer(
+    help="Maintain the ledger: change its encryption key, index it for the console's search.", rich_markup_mode=None
+)
 
 
 @ledger_app.command("rekey")
@@ -198,6 +195,23 @@ def _rekey(
     noun = "execution" if result.executions == 1 else "executions"
     detail = f"the old file is kept as {result.copy!r}" if result.copy else "the ledger already has the new key"
     typer.echo(f"rekeyed {result.executions} {noun}; {detail}")
+    return 0
+
+
+@ledger_app.command("reindex")
+def _reindex(ledger: LedgerOption = None, config: ConfigOption = None, json: JsonOption = False) -> int:
+    """Write the full-text index of a ledger anew, for the search of the console.
+
+    A console does this by itself, in the background. Run it after deleting runs whose words must not stay in the index.
+    """
+    from toolfold.ledger.ledger_factory import reindex_ledger
+
+    handle_interrupts()
+    count = reindex_ledger(*_ledger_location(ledger, config), lambda _: None)
+    if json:
+        write_json({"executions": count})
+    else:
+        typer.echo(f"indexed {count} {'execution' if count == 1 else 'executions'}")
     return 0
 
 

@@ -3,7 +3,10 @@ import { everything, get } from "./api.js";
 import { ago, bytes, fill, h, pill, plural, seconds } from "./dom.js";
 import { LongList } from "./lists.js";
 
-const FIELDS = ["text", "status", "interface", "tool", "session", "tenant", "tag", "user", "conversation", "model", "since"];
+const FIELDS = ["q", "status", "interface", "tool", "session", "tenant", "tag", "user", "conversation", "model", "since"];
+// Filters of a link, such as that of a tag; in the search box they are operators.
+const CHIPS = ["tool", "session", "tenant", "tag", "user", "conversation", "model"];
+const HINT = "Search everything: words, \"exact words\", tool: status: tenant: since:2d tag: user:";
 const SINCE = { hour: 3600, day: 86400, week: 604800 };
 // As in models.py.
 const NOTHING_RAN = ["rejected"];
@@ -36,6 +39,8 @@ export async function runs(main, { query }) {
   const body = h("div", { class: "panel", id: "runs" }, h("div", { class: "head" }, heads), list.element);
   fill(main, h("h1", { class: "crumbs" }, "Runs"), stats, filters, body);
   let rows = [];
+  let searchesAll = true;
+  let shownFirst = "";
   let next = "";
   let isLoading = false;
   let stopped = false;
@@ -57,14 +62,17 @@ export async function runs(main, { query }) {
       options.map(([value, text]) => h("option", { value, selected: wanted[name] === value }, text)));
     return select;
   };
-  const text = field("text", "Search first lines", "search");
-  const tenant = field("tenant", "Tenant");
+  const text = field("q", HINT, "search");
+  text.setAttribute("aria-label", "Search runs");
+  const chips = h("span", { class: "row" });
+  const drawChips = () => fill(chips, CHIPS.filter((name) => wanted[name]).map((name) => h("button", { class: "small", type: "button", "aria-label": `Remove the filter ${name} ${wanted[name]}`, onclick: () => { apply(name, ""); drawChips(); } }, `${name}: ${wanted[name]} ✕`)));
+  drawChips();
+  const note = h("div", { class: "muted small", role: "status", id: "search-note" });
   fill(filters, text,
     choice("status", "Status", [["", "Any status"], ["running", "Running"], ["paused", "Paused"], ["finished", "Finished"], ["failed", "Failed"],
       ["rejected", "Rejected"], ["timeout", "Timeout"], ["limit", "Limit"], ["cancelled", "Cancelled"]]),
     choice("interface", "Interface", [["", "Any interface"], ["cli", "cli"], ["mcp", "mcp"], ["http", "http"], ["library", "library"], ["pydantic_ai", "pydantic_ai"], ["console", "console"]]),
-    choice("since", "Time", [["", "Any time"], ["hour", "Last hour"], ["day", "Last day"], ["week", "Last week"]]),
-    field("tool", "Tool"), field("session", "Session"), tenant);
+    choice("since", "Time", [["", "Any time"], ["hour", "Last hour"], ["day", "Last day"], ["week", "Last week"]]), chips, note);
 
   function asked() {
     const { status, since, ...rest } = wanted;
@@ -72,14 +80,29 @@ export async function runs(main, { query }) {
     return { ...rest, state: isState ? status : "", status: isState ? "" : status, since: since ? Date.now() / 1000 - SINCE[since] : "" };
   }
 
+  let turn = 0;
   async function load() {
     isLoading = true;
-    const found = await get("executions", { ...asked(), limit: 100 });
-    if (stopped) return;
+    turn += 1;
+    const own = turn;
+    const slow = setTimeout(() => body.setAttribute("aria-busy", "true"), 250);
+    let found;
+    try {
+      found = await get("executions", { ...asked(), limit: 100 });
+    } catch (error) {
+      if (own === turn && !stopped) { if (error.status === 401) throw error; fill(body, h("div", { class: "empty" }, h("b", {}, "This search did not work"), error.message)); }
+      return;
+    } finally {
+      clearTimeout(slow);
+      if (own === turn) { isLoading = false; body.removeAttribute("aria-busy"); }
+    }
+    if (stopped || own !== turn) return;
+    fill(note, found.unindexed ? `${found.unindexed >= 1000 ? "More than 1,000" : found.unindexed} runs are still being indexed; the newest of them are searched, too` : null);
     rows = found.executions;
     next = found.next ?? "";
     isLoading = false;
-    list.element.scrollTop = 0;
+    if (!rows.length || rows[0]?.execution_id !== shownFirst) list.element.scrollTop = 0;
+    shownFirst = rows[0]?.execution_id;
     draw();
   }
 
@@ -99,14 +122,15 @@ export async function runs(main, { query }) {
     if (rows.length) { if (!list.element.isConnected) fill(body, h("div", { class: "head" }, heads), list.element); list.show(rows); return; }
     const any = Object.values(wanted).some(Boolean);
     fill(body, h("div", { class: "empty" }, h("b", {}, any ? "Nothing matches" : "No runs yet"),
-      any ? "Remove a filter." : "Run a program with toolfold run, or through any interface that shares this ledger; it appears here at once."));
+      any ? (wanted.q && !searchesAll ? "This ledger searches titles and first lines; see the documentation on the console." : "Remove a filter, or a word.") : "Run a program with toolfold run, or through any interface that shares this ledger; it appears here at once."));
   }
 
   const figures = async () => {
     const counts = await get("overview");
     if (stopped) return;
-    tenant.hidden = counts.tenant !== null;  // one who has a tenant's key sees nothing else
-    if (counts.is_sealed) { text.disabled = true; text.placeholder = "First lines are encrypted"; }
+    searchesAll = counts.searches_all;
+    if (counts.is_sealed) text.placeholder = "Encrypted: tool: status: tenant: since: tag: user: work, words do not";
+    else if (!searchesAll) text.placeholder = "Search titles and first lines; tool: status: tenant: since: tag: user:";
     const card = (value, text, href, kind = "") => h("a", { class: `panel stat ${kind}`, href }, h("b", {}, value.toLocaleString()), h("span", {}, text));
     fill(stats, card(counts.running, "running now", "#/runs?status=running"),
       card(counts.waiting, counts.waiting === 1 ? "call needs approval" : "calls need approval", "#/inbox", counts.waiting ? "ask" : ""),
@@ -115,20 +139,20 @@ export async function runs(main, { query }) {
   };
 
   function matches(row) {
-    const { state, status, interface: origin, session, tenant: owner, text: words } = asked();
+    const { state, status, interface: origin, session, tenant: owner } = asked();
     return (!state || row.state === state) && (!status || row.status === status) && (!origin || row.interface === origin)
       && (!session || row.session === session) && (!owner || row.tenant === owner) && !wanted.tool
-      && (!wanted.tag || row.tags.includes(wanted.tag)) && ["user", "conversation", "model"].every((name) => !wanted[name] || row[name] === wanted[name])
-      && (!words || row.first_line.toLowerCase().includes(words.toLowerCase()));
+      && (!wanted.tag || row.tags.includes(wanted.tag)) && ["user", "conversation", "model"].every((name) => !wanted[name] || row[name] === wanted[name]);
   }
 
   let refresh = 0;
+  let again = 0;
   const news = ({ detail }) => {
     if (detail.all) { load(); figures(); return; }
     for (const row of detail.rows ?? []) {
       const at = rows.findIndex((one) => one.execution_id === row.execution_id);
       if (at >= 0) rows[at] = row;
-      else if (matches(row)) rows.unshift(row);
+      else if (wanted.q) { if (!again) again = setTimeout(() => { again = 0; if (!stopped) load(); }, 1500); } else if (matches(row)) rows.unshift(row);
     }
     rows.sort((one, other) => other.began_at - one.began_at);
     draw();
@@ -141,7 +165,7 @@ export async function runs(main, { query }) {
     if (moved) list.schedule();
   }, 500);
   await Promise.all([load(), figures()]);
-  return () => { stopped = true; everything.removeEventListener("news", news); clearInterval(ticking); clearTimeout(refresh); };
+  return () => { stopped = true; everything.removeEventListener("news", news); clearInterval(ticking); clearTimeout(refresh); clearTimeout(again); };
 }
 
 function drawRow(row) {
