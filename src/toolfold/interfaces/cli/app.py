@@ -8,6 +8,7 @@ import typer
 
 import toolfold
 from toolfold.interfaces.cli.command_process import Exit, complain, handle_interrupts, run_guarded
+from toolfold.interfaces.cli.commands.evaluate import eval_command
 from toolfold.interfaces.cli.commands.libraries_and_ledger import ledger_app, libraries_app
 from toolfold.interfaces.cli.commands.runs import runs_app
 from toolfold.interfaces.cli.commands.servers import console_command, serve_command
@@ -34,6 +35,7 @@ app.add_typer(ledger_app, name="ledger")
 app.add_typer(libraries_app, name="libraries")
 app.command("serve")(serve_command)
 app.command("console")(console_command)
+app.command("eval")(eval_command)
 
 
 def run_command(arguments: Sequence[str]) -> int:

@@ -16,13 +16,16 @@ from toolfold.tools.tool import Tool
 
 def load_tools(sources: Sequence[str]) -> list[Tool]:
     """Every `@tool` object of each source; where none is decorated, its public functions."""
-    tools: list[Tool] = []
-    for source in sources:
-        source_tools = list(_tools_in(_import(source), source))
-        if not source_tools:
-            raise UsageError(f"no tools in {source!r}; decorate a function with @toolfold.tool, or define a public one")
-        tools.extend(source_tools)
-    return tools
+    return [tool for source in sources for tool in load_tool_module(source)[1]]
+
+
+def load_tool_module(source: str) -> tuple[ModuleType, list[Tool]]:
+    """One source, a file executed anew each time, and its tools."""
+    module = _import(source)
+    tools = list(_tools_in(module, source))
+    if not tools:
+        raise UsageError(f"no tools in {source!r}; decorate a function with @toolfold.tool, or define a public one")
+    return module, tools
 
 
 def load_apis(specs: Sequence[str], base_urls: Sequence[str] = ()) -> list[Tool]:

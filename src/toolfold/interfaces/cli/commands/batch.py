@@ -124,10 +124,14 @@ class Results:
     def __init__(self, descriptor: int, path: Path) -> None:
         self._descriptor = descriptor
         self._path = path
+        self.name = repr(str(path))
 
     def add(self, name: str, outcome: Outcome) -> None:
         """Append a result and hand it to the disk."""
-        text = json.dumps({"id": name, **outcome.to_dict()}, ensure_ascii=False, allow_nan=False)
+        self.append({"id": name, **outcome.to_dict()})
+
+    def append(self, item: dict[str, Json]) -> None:
+        text = json.dumps(item, ensure_ascii=False, allow_nan=False)
         remaining = memoryview(text.encode("utf-8", "backslashreplace") + b"\n")
         try:
             while remaining:
@@ -136,7 +140,14 @@ class Results:
             raise UsageError(f"results {str(self._path)!r} cannot be written: {error.strerror}") from error
 
     def read_existing(self) -> Iterator[dict[str, Json]]:
-        """Results of an earlier start of the batch. A partial last line, which a kill left, is removed."""
+        """Results of an earlier start of the batch."""
+        for number, item in enumerate(self.read_lines(), 1):
+            if not (isinstance(item.get("id"), str) and isinstance(item.get("status"), str)):
+                raise self._no_result(number)
+            yield item
+
+    def read_lines(self) -> Iterator[dict[str, Json]]:
+        """Lines of an earlier start. A partial last one, which a kill left, is removed."""
         number, complete_bytes = 0, 0
         with open(os.dup(self._descriptor), "rb") as file:
             file.seek(0)
@@ -144,17 +155,20 @@ class Results:
                 if not raw.endswith(b"\n"):
                     break
                 number, complete_bytes = number + 1, complete_bytes + len(raw)
-                yield self._result(number, raw)
+                yield self._line(number, raw)
         os.ftruncate(self._descriptor, complete_bytes)
 
-    def _result(self, number: int, raw: bytes) -> dict[str, Json]:
+    def _line(self, number: int, raw: bytes) -> dict[str, Json]:
         try:
-            result = json.loads(raw)
-            if isinstance(result["id"], str) and isinstance(result["status"], str):
-                return dict(result)
-        except (ValueError, KeyError, TypeError):
-            pass
-        raise UsageError(f"{str(self._path)!r} line {number} is not a result of a batch; name another file with --out")
+            item = json.loads(raw)
+        except ValueError:
+            raise self._no_result(number) from None
+        if not isinstance(item, dict):
+            raise self._no_result(number)
+        return item
+
+    def _no_result(self, number: int) -> UsageError:
+        return UsageError(f"{self.name} line {number} is not a result of a batch; name another file with --out")
 
 
 @contextmanager

@@ -1,0 +1,1 @@
+"""Evaluation of a model with tools: tasks with checks, asked directly, as programs, or with both offered."""
