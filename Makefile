@@ -268,6 +268,10 @@ bench.console: $(stamp)
 bench.engines: $(stamp)
 	@$(python) -m bench $(ARGS); code=$$?; $(python) -m bench.ledger && exit $$code
 
+# The model and what serves it are fetched into `build/eval`; results stay there, and a second start goes on.
+bench.eval: $(stamp)
+	@PYTHONPATH=src:. $(python) -m evals.local $(ARGS)
+
 bench.http: $(stamp)
 	@$(python) -m bench.http
 
