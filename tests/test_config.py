@@ -34,10 +34,10 @@ from toolfold.config import (
 )
 from toolfold.config.build import command_tools, ledger_of, module_sources, runtime_settings, with_policies
 from toolfold.config.model import FILE_NAME, KeepConfig, PausedConfig, config_schema, schema_text
-from toolfold.config.sections import ApiConfig, AuthConfig, FetchConfig
+from toolfold.config.sections import ApiConfig, AuthConfig, FetchConfig, PriceConfig
 from toolfold.errors import UsageError
 from toolfold.execution.pauses import PausedLimits
-from toolfold.models import Limits, Paused, Reply, ToolSpec
+from toolfold.models import Limits, Paused, Prices, Reply, ToolSpec
 from toolfold.runtime import Runtime
 from toolfold.sessions import SessionLimits
 from toolfold.sources.shell_commands import shell_tool
@@ -678,6 +678,30 @@ async def test_paths_are_relative_to_the_file(tmp_path: Path) -> None:
     assert (tmp_path / "runs.sqlite").exists()
 
 
+def test_the_price_of_tokens_is_that_of_the_exact_model_or_of_the_longest_pattern() -> None:
+    config = parse_config(
+        "prices: {'claude-*': {input: 9, output: 9}, claude-haiku-*: {input: 1, output: 5, cached: 0.1}, "
+        "claude-haiku-4: {input: 0, output: 2.5}}"
+    )
+    models = ("claude-haiku-4", "claude-haiku-3", "claude-opus", "other", "")
+
+    found = [Prices.find(config.price_table, model) for model in models]
+
+    assert [prices and prices.input for prices in found] == [0, 1, 9, None, None]
+    assert Prices(input=1, output=5, cached=0.1).of(input_tokens=10, cached_tokens=4, output_tokens=2) == 16.4 / 10**6
+    assert Prices(input=1, output=5).of(input_tokens=10, cached_tokens=4) == 10 / 10**6
+
+
+@pytest.mark.parametrize("price", ["-1", "free", "true", ".inf", "[3]", "10000000"])
+def test_a_price_that_is_none_is_refused_at_its_line(price: str) -> None:
+    with pytest.raises(UsageError) as refused:
+        parse_config(f"prices:\n  gpt:\n    input: {price}\n    output: 1\n")
+
+    assert str(refused.value).startswith(
+        "toolfold.yaml:3: prices.gpt.input: must be US dollars for a million tokens, such as 3 or 0.25, got "
+    )
+
+
 # --- docs --------------------------------------------------------------------------------------
 
 PAGE = Path(__file__).parents[1] / "docs/config.md"
@@ -703,6 +727,7 @@ def key_table(section: type[BaseModel]) -> str:
         AuthConfig,
         FetchConfig,
         PolicyConfig,
+        PriceConfig,
         SessionsConfig,
         PausedConfig,
         LedgerConfig,

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, TypedDict
 
 import msgspec
@@ -426,6 +427,29 @@ class CallRecord(msgspec.Struct, frozen=True, kw_only=True):
     """As in `Call`."""
     traceback: str = ""
     """As in `Reply`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prices:
+    """US dollars for a million tokens of one model."""
+
+    input: float
+    output: float
+    cached: float | None = None
+    """Of input that the provider has cached; `None`: as other input."""
+
+    def of(self, *, input_tokens: int = 0, cached_tokens: int = 0, output_tokens: int = 0) -> float:
+        """The dollars of a token count; `cached_tokens` is a part of `input_tokens`."""
+        cached = self.input if self.cached is None else self.cached
+        fresh = input_tokens - cached_tokens
+        return (fresh * self.input + cached_tokens * cached + output_tokens * self.output) / 1_000_000
+
+    @staticmethod
+    def find(table: Mapping[str, Prices], model: str) -> Prices | None:
+        """The prices of a model: under its name, else under the longest pattern that matches it."""
+        if model in table or not model:
+            return table.get(model)
+        return table.get(max((name for name in table if fnmatchcase(model, name)), key=len, default=""))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

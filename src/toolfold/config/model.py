@@ -33,6 +33,7 @@ from toolfold.config.sections import (
     LibrarySetConfig,
     McpConfig,
     PolicyConfig,
+    PriceConfig,
     RayConfig,
     Seconds,
     Section,
@@ -45,7 +46,7 @@ from toolfold.config.sections import (
     wrong_key,
 )
 from toolfold.errors import UsageError
-from toolfold.models import MIB, Json, Language, Limits
+from toolfold.models import MIB, Json, Language, Limits, Prices
 
 
 def _is_argv_item(item: Any) -> str | tuple[str, ...]:
@@ -364,6 +365,8 @@ class Config(Section):
     """The MCP server: `toolfold mcp`."""
     console: ConsoleConfig = Field(default_factory=ConsoleConfig)
     """The web console: `toolfold console`."""
+    prices: Mapping[Text, PriceConfig] = Field(default_factory=dict)
+    """What tokens cost, by name or pattern of the model: `{claude-sonnet-*: {input: 3, output: 15, cached: 0.3}}`."""
     approvals: Literal["client", "console", "both"] = "client"
     """Who approves calls that need approval: the client that sent the program, people at a console, or both."""
     approvals_wait: Duration = 3600.0
@@ -411,6 +414,11 @@ class Config(Section):
     def folder(self) -> Path:
         """Folder that relative paths in the file are relative to."""
         return Path.cwd() if self._path is None else self._path.parent
+
+    @property
+    def price_table(self) -> dict[str, Prices]:
+        """The prices of tokens, for `Prices.find`."""
+        return {model: Prices(**prices.model_dump()) for model, prices in self.prices.items()}
 
     @property
     def program_limits(self) -> Limits:

@@ -113,6 +113,21 @@ Seconds = Annotated[float, BeforeValidator(_seconds), _schema("number")]
 Count = Annotated[int, BeforeValidator(_count), _schema("integer")]
 
 
+def _price(value: Any) -> float:
+    number = _number_of(value, {"": 1.0})
+    if number is None or not 0 <= number <= _HIGHEST_PRICE:
+        raise must_be("US dollars for a million tokens, such as 3 or 0.25")
+    return float(number)
+
+
+_HIGHEST_PRICE: Final = 1_000_000
+Price = Annotated[
+    float, BeforeValidator(_price),
+    WithJsonSchema({"anyOf": [{"type": "number", "minimum": 0, "maximum": _HIGHEST_PRICE}, _VARIABLE]}),
+]  # fmt: skip
+"""US dollars for a million tokens."""
+
+
 # ----------------------------------------------------------------------------------------------------
 # What every part of `toolfold.yaml` is made of: sections without stray keys, and texts of a form.
 
@@ -446,6 +461,17 @@ class ConsoleConfig(Section):
     """The port of `toolfold console` on 127.0.0.1; 0 picks a free one."""
     hide_arguments: bool = False
     """Hide arguments, replies, values and error texts."""
+
+
+class PriceConfig(Section):
+    """What a million tokens of a model cost, in US dollars."""
+
+    input: Price
+    """Of input tokens."""
+    output: Price
+    """Of output tokens."""
+    cached: Price | None = None
+    """Of input tokens that the provider has cached. Default: as `input`."""
 
 
 class McpConfig(Section):

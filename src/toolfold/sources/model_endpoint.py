@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final, Literal, TypeAlias
 
 from toolfold.errors import ToolFailed, ToolUnreachable, UsageError, install_extra
-from toolfold.models import Json
+from toolfold.models import Json, Prices
 
 try:
     from anthropic import AsyncAnthropic
@@ -48,20 +48,6 @@ _LONGEST_REASON: Final = 200
 _AROUND_CALLS: Final = re.compile(r"</?tools?(?:_call)?>|^```(?:json|xml)?$", re.MULTILINE)
 _LENIENT: Final = json.JSONDecoder(strict=False)
 """Takes the bare line breaks that models write into texts."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Prices:
-    """US dollars for a million tokens."""
-
-    input: float
-    cached: float
-    output: float
-
-    def of(self, usage: ModelUsage) -> float:
-        fresh = usage.input_tokens - usage.cached_tokens
-        total = fresh * self.input + usage.cached_tokens * self.cached + usage.output_tokens * self.output
-        return total / 1_000_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -258,7 +244,9 @@ class ModelClient:
             output_tokens=response.usage.output_tokens, seconds=seconds, price=None,
         )  # fmt: skip
         if self.endpoint.prices is not None:
-            price: float | None = self.endpoint.prices.of(usage)
+            price: float | None = self.endpoint.prices.of(
+                input_tokens=usage.input_tokens, cached_tokens=usage.cached_tokens, output_tokens=usage.output_tokens
+            )
         elif self.endpoint.url:
             price = None  # someone else may serve the model, at another price
         else:

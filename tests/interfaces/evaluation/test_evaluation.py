@@ -24,7 +24,6 @@ from toolfold.sources.model_endpoint import (
     ModelConversation,
     ModelTool,
     ModelUsage,
-    Prices,
     calls_in_text,
 )
 
@@ -428,7 +427,3 @@ def test_two_evaluations_are_compared_task_by_task() -> None:
 
 def test_usage_without_a_price_has_no_price() -> None:
     assert (ModelUsage(price=1.0) + ModelUsage(price=None)).price is None
-    assert (
-        Prices(input=1, cached=0.1, output=10).of(ModelUsage(input_tokens=10, cached_tokens=10, output_tokens=1))
-        == 11e-6
-    )

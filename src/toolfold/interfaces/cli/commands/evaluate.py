@@ -6,7 +6,7 @@ import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
+from typing import TYPE_CHECKING, Annotated, Final, Literal
 
 import typer
 
@@ -15,7 +15,7 @@ from toolfold.errors import ToolUnreachable, UsageError
 from toolfold.interfaces.cli.command_process import Exit, complain, run_until_stopped, write_json
 from toolfold.interfaces.cli.command_setup import nearest_config, open_for_command
 from toolfold.interfaces.cli.shared_options import ConfigOption, JsonOption, RecordOption, ToolsOption
-from toolfold.models import Json
+from toolfold.models import Json, Prices
 
 if TYPE_CHECKING:
     from toolfold.interfaces.cli.commands.batch import Results
@@ -152,12 +152,9 @@ def _modes(text: str) -> list[Mode]:
     return [mode for mode in MODES if mode in names]
 
 
-# Any: `Prices`, whose module is loaded with the clients of the endpoints.
-def _prices(text: str | None) -> Any:
+def _prices(text: str | None) -> Prices | None:
     if text is None:
         return None
-    from toolfold.sources.model_endpoint import Prices
-
     try:
         fresh, cached, output = map(float, text.split(","))
     except ValueError:
