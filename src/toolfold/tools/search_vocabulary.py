@@ -10,7 +10,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from itertools import chain
+from pathlib import Path
 from typing import Final, NamedTuple, TypeAlias
+
+import msgspec
 
 from toolfold.models import Json, ToolSpec
 
@@ -27,25 +30,20 @@ _LONGEST_WORD: Final = 100
 _NO_SPACES_FROM: Final = "\u2e80"
 """From here on are the scripts that put no space between words."""
 
-STOP_WORDS: Final = frozenset({
-    "a", "about", "all", "also", "am", "an", "and", "any", "are", "as", "at", "be", "been", "by", "can", "could",
-    "did", "do", "does", "for", "from", "give", "given", "had", "has", "have", "he", "help", "her", "him", "his",
-    "how", "i", "if", "in", "into", "is", "it", "its", "know", "let", "like", "me", "my", "need", "no", "not", "of",
-    "on", "or", "our", "please", "she", "should", "so", "some", "tell", "that", "the", "their", "then", "there",
-    "these", "they", "this", "those", "to", "use", "used", "using", "want", "was", "we", "were", "what", "when",
-    "where", "which", "who", "will", "with", "would", "you", "your",
-    "again", "anything", "away", "because", "both", "but", "during", "each", "else", "here", "instead", "just", "maybe",
-    "more", "most", "myself", "now", "off", "only", "other", "out", "really", "same", "since", "someone", "something",
-    "still", "such", "than", "them", "through", "too", "until", "up", "us", "very", "while", "whom", "why", "without",
-    "yet", "yourself",
-    # What an apostrophe leaves: `I'll`, `I've`, `don't`.
-    "aren", "couldn", "didn", "doesn", "don", "hasn", "haven", "isn", "ll", "re", "shouldn", "ve", "wasn", "won",
-    "wouldn",
-    "gonna", "hello", "hey", "hi", "inform", "thank", "thanks", "today", "tomorrow", "yesterday",
-    # Of days and dates: `4th`, `March 2nd`.
-    "st", "nd", "rd", "th", "january", "february", "march", "april", "june", "july", "august", "september", "october",
-    "november", "december", "monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday",
-})  # fmt: skip
+
+class _Words(msgspec.Struct):
+    """The word lists beside this module."""
+
+    stop_words: dict[str, list[str]]
+    """By where they come from; each text has several."""
+    short_forms: dict[str, str]
+    """In names of tools and arguments; none that is as often short for another word, as `temp` is."""
+    synonyms: list[str]
+    """Words that people use for the same thing."""
+
+
+_WORDS: Final = msgspec.json.decode(Path(__file__).with_name("search_words.json").read_bytes(), type=_Words)
+STOP_WORDS: Final = frozenset(word for texts in _WORDS.stop_words.values() for text in texts for word in text.split())
 
 # A word with a capital within a sentence is mostly a name, and one in quotes is quoted: a value for an argument, not
 # what is wanted.
@@ -60,20 +58,6 @@ _SUFFIXES: Final = (
 )  # fmt: skip
 """Derivational suffixes as `stem` leaves them; the longest first."""
 _SHORTEST_ROOT: Final = 4
-
-# In names of tools and arguments; none that is as often short for another word, as `temp` is.
-_SHORT_FORMS: Final = {
-    "addr": "address", "amt": "amount", "app": "application", "auth": "authentication", "avg": "average", "calc":
-    "calculate", "cmd": "command", "config": "configuration", "coord": "coordinate", "db": "database", "dept":
-    "department", "desc": "description", "dest": "destination", "dir": "directory", "doc": "document", "env":
-    "environment", "fav": "favorite", "freq": "frequency", "geo": "geographic", "img": "image", "info":
-    "information", "lang": "language", "lat": "latitude", "lng": "longitude", "loc": "location", "lon": "longitude",
-    "max": "maximum", "msg": "message", "num": "number", "org": "organization", "param": "parameter", "pct":
-    "percent", "pic": "picture", "prev": "previous", "prob": "probability", "pwd": "password", "qty": "quantity",
-    "ref": "reference", "repo": "repository", "req": "request", "resp": "response", "src": "source", "std":
-    "standard", "tel": "telephone", "txt": "text", "tz": "timezone", "usr": "user", "val": "value", "var":
-    "variable",
-}  # fmt: skip
 
 
 def words_of(text: str) -> Iterator[str]:
@@ -134,7 +118,7 @@ def stem(word: str) -> str:
     A usual short form, such as `cmd`, is the word that it stands for.
     """
     word = _without_plural(word)
-    word = _SHORT_FORMS.get(word, word)
+    word = _WORDS.short_forms.get(word, word)
     for ending in ("ing", "ed"):
         root = word.removesuffix(ending)
         if root != word and len(root) >= 3 and _VOWEL.search(root):
@@ -167,82 +151,10 @@ def _without_plural(word: str) -> str:
 # ----------------------------------------------------------------------------------------------------
 # Words that people use for the same thing; a search takes one for another, at less than its full weight.
 
-_GROUPS: Final = """
-temperature weather forecast climate rain humid snow wind
-buy purchase order
-translate translation convert conversion language
-sort arrange order ascending
-song music track play listen artist album
-combine concatenate join merge
-add addition sum plus total
-multiply multiplication product times
-subtract subtraction minus difference
-divide division quotient
-find search look locate discover
-get retrieve fetch obtain
-show display list view
-delete remove erase cancel
-create make generate new build
-update change modify edit set
-compute calculate determine evaluate
-book reserve schedule reservation appointment
-trip travel flight journey
-hotel stay accommodation lodge room
-movie film cinema
-restaurant food eat meal dinner cuisine dining
-car vehicle automobile cab taxi ride
-money amount cost price fare fee
-send transfer pay deliver
-message email text mail
-remind remember todo task
-web internet online website url http
-picture photo image
-person people user individual
-house home apartment property rent
-job employment work career
-doctor physician provider therapist dentist
-command terminal shell execute run open launch
-error issue problem bug
-area surface
-distance far length km mile
-news headline article
-stock share market ticker
-recipe cook ingredient
-test exam score grade
-city town location place
-big large biggest largest greatest maximum
-small smallest minimum lowest
-fast speed velocity
-store shop supermarket grocery
-probability chance likelihood odds
-nearby near closest nearest
-law legal court case lawsuit
-country nation
-loan mortgage interest
-directory folder file
-request endpoint rest
-ticket issue
-meeting event calendar appointment
-comment note remark
-customer client
-employee staff worker colleague
-invoice bill receipt
-expense spending cost
-listen hear play
-watch stream play
-actor cast star director
-currency exchange dollar euro pound
-alarm notification alert reminder
-rotate turn spin
-begin start launch
-stop end kill terminate close
-pick choose select
-"""
-
 
 def _table() -> dict[str, frozenset[str]]:
     synonyms_by_word: dict[str, set[str]] = {}
-    for line in _GROUPS.strip().splitlines():
+    for line in _WORDS.synonyms:
         group = [stem(word) for word in line.split()]
         for word in group:
             synonyms_by_word.setdefault(word, set()).update(group)
