@@ -8,7 +8,10 @@ import difflib
 import re
 from collections import deque
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Final
+
+import msgspec
 
 from toolfold.models import Limits, Problem, ToolSpec
 from toolfold.program.parse import parse
@@ -50,6 +53,28 @@ READY_NAMES: Final = (
     | frozenset(PRESET_NAMES)
 )
 """Every name that is defined before the first line, apart from the tools."""
+
+
+class _PythonFacts(msgspec.Struct):
+    """Words about Python and its libraries, as `python_facts.json` has them."""
+
+    packages: dict[str, str]
+    """Modules whose package on the index has another name than one would guess."""
+    outward_calls: dict[str, str]
+    """Functions that cannot work here, by module; the rest of it works."""
+    quiet_modules: list[str]
+    """Modules that are imported soon and without an effect."""
+    meant: dict[str, str]
+    """Names that modules of the standard library do not have, and those that were meant."""
+    members: dict[str, str]
+    """Names that programs forget to import, by module."""
+    other_languages: dict[str, str]
+    """Names of other languages, and what Python has for them."""
+    other_attributes: dict[str, str]
+    """Attributes of other languages' lists, texts and dicts, and what Python has for them."""
+
+
+FACTS: Final = msgspec.json.decode(Path(__file__).with_name("python_facts.json").read_bytes(), type=_PythonFacts)
 
 
 # ----------------------------------------------------------------------------------------------------

@@ -19,7 +19,7 @@ from types import ModuleType
 from typing import Final
 
 from toolfold.models import InstalledSet
-from toolfold.program.known_names import ToolIndex
+from toolfold.program.known_names import FACTS, ToolIndex
 from toolfold.program.reader_facts import CATCHES_ATTRIBUTES, CATCHES_IMPORTS, CATCHES_KEYS, Kind
 from toolfold.program.rules.analysis import Analysis
 from toolfold.program.rules.arguments import Fault
@@ -146,28 +146,8 @@ def _is_within(module: str, modules: frozenset[str]) -> bool:
 # ----------------------------------------------------------------------------------------------------
 # What a module is called on the package index, where that is another name; and what of the usual ones is installed.
 
-PACKAGE_OF: Final = {
-    "airflow": "apache-airflow", "attr": "attrs", "barcode": "python-barcode", "Bio": "biopython",
-    "bs4": "beautifulsoup4", "cairo": "pycairo", "community": "python-louvain", "Crypto": "pycryptodome",
-    "cv2": "opencv-python", "dateutil": "python-dateutil", "discord": "discord.py", "dns": "dnspython",
-    "docx": "python-docx", "dotenv": "python-dotenv", "elftools": "pyelftools", "engineio": "python-engineio",
-    "faiss": "faiss-cpu", "fitz": "pymupdf", "gi": "pygobject", "git": "gitpython", "github": "pygithub",
-    "gnupg": "python-gnupg", "googleapiclient": "google-api-python-client", "grpc": "grpcio", "hydra": "hydra-core",
-    "imblearn": "imbalanced-learn", "jks": "pyjks", "jnius": "pyjnius", "jose": "python-jose", "jwt": "pyjwt",
-    "kafka": "kafka-python", "ldap": "python-ldap", "magic": "python-magic", "multipart": "python-multipart",
-    "MySQLdb": "mysqlclient", "nacl": "pynacl", "nmap": "python-nmap", "odf": "odfpy", "OpenSSL": "pyopenssl",
-    "osgeo": "gdal", "PIL": "pillow", "pkg_resources": "setuptools", "pptx": "python-pptx",
-    "psycopg2": "psycopg2-binary", "pythoncom": "pywin32", "pyximport": "cython",
-    "rest_framework": "djangorestframework", "ruamel": "ruamel.yaml", "serial": "pyserial", "shapefile": "pyshp",
-    "skimage": "scikit-image", "sklearn": "scikit-learn", "skopt": "scikit-optimize", "sksurv": "scikit-survival",
-    "slugify": "python-slugify", "snappy": "python-snappy", "socketio": "python-socketio", "socks": "pysocks",
-    "speech_recognition": "speechrecognition", "talib": "ta-lib", "telegram": "python-telegram-bot",
-    "umap": "umap-learn", "usb": "pyusb", "websocket": "websocket-client", "win32api": "pywin32", "wx": "wxpython",
-    "Xlib": "python-xlib", "yaml": "pyyaml", "zmq": "pyzmq",
-}  # fmt: skip
-"""Modules whose package has another name than one would guess."""
 _MODULES_OF: Final = {
-    **{package: module for module, package in PACKAGE_OF.items()},
+    **{package: module for module, package in FACTS.packages.items()},
     "opencv-python-headless": "cv2", "ipython": "IPython",
 }  # fmt: skip
 
@@ -180,7 +160,7 @@ _MOST_NAMED: Final = 12
 
 def package_of(module: str) -> str:
     """The usual name on the index."""
-    return PACKAGE_OF.get(module, module.replace("_", "-").lower())
+    return FACTS.packages.get(module, module.replace("_", "-").lower())
 
 
 def list_installed(installed: Container[str], sets: Sequence[InstalledSet]) -> str:
@@ -198,26 +178,8 @@ def _names(installed: Container[str], sets: Iterable[InstalledSet]) -> Iterator[
 # ----------------------------------------------------------------------------------------------------
 # Calls that cannot work here, whatever their arguments: nobody types, no network, no other process, no display.
 
-_CALLS: Final[dict[str, Sequence[str]]] = {
-    "subprocess": ("run", "Popen", "call", "check_call", "check_output", "getoutput", "getstatusoutput"),
-    "os": ("system", "popen", "fork", "forkpty", "execv", "execvp", "posix_spawn", "spawnlp", "spawnv"),
-    "urllib.request": ("urlopen", "urlretrieve"),
-    "socket": ("socket", "create_connection", "create_server", "getaddrinfo", "gethostbyname"),
-    "smtplib": ("SMTP", "SMTP_SSL"),
-    "ftplib": ("FTP", "FTP_TLS"),
-    "imaplib": ("IMAP4", "IMAP4_SSL"),
-    "poplib": ("POP3", "POP3_SSL"),
-    "pty": ("fork", "spawn"),
-    **{name: library.calls.split() for name, library in LIBRARIES.items() if library.calls},
-    "tkinter": ("Tk", "mainloop"),
-    "turtle": (
-        "Turtle", "Screen", "setup", "forward", "fd", "backward", "left", "lt", "right", "rt", "goto", "circle",
-        "color", "pencolor", "penup", "pendown", "speed", "begin_fill", "done", "mainloop", "bgcolor", "title",
-    ),
-    "curses": ("initscr", "wrapper"),
-}  # fmt: skip
-"""Functions that cannot work here, by module; the rest of it works."""
-_MODULE_OF: Final = {f"{module}.{name}": module for module, names in _CALLS.items() for name in names}
+_CALLS: Final = FACTS.outward_calls | {name: library.calls for name, library in LIBRARIES.items() if library.calls}
+_MODULE_OF: Final = {f"{module}.{name}": module for module, names in _CALLS.items() for name in names.split()}
 _MODULES: Final = frozenset(module.partition(".")[0] for module in _CALLS)
 _STDIN_CHANGES: Final = frozenset({"stdin", "input", "readline"})
 _MOCKS: Final = frozenset({"mock", "unittest", "pytest", "responses"})
@@ -273,29 +235,8 @@ def outward_faults(program: Analysis) -> Iterator[Fault]:
 # ----------------------------------------------------------------------------------------------------
 # Names that modules of the standard library do not have. Programs run on the Python that this is.
 
-_LOOKED_INTO: Final = frozenset(
-    {
-        "abc", "array", "asyncio", "base64", "bisect", "calendar", "cmath", "collections", "collections.abc",
-        "concurrent.futures", "contextlib", "copy", "csv", "dataclasses", "datetime", "decimal", "difflib", "enum",
-        "fractions", "functools", "glob", "gzip", "hashlib", "heapq", "hmac", "html", "io", "itertools", "json",
-        "locale", "logging", "math", "numbers", "operator", "os", "os.path", "pathlib", "pprint", "queue", "random",
-        "re", "secrets", "shlex", "shutil", "statistics", "string", "struct", "tempfile", "textwrap", "threading",
-        "time", "traceback", "types", "typing", "unicodedata", "urllib.parse", "uuid", "warnings", "weakref",
-        "zipfile", "zlib", "zoneinfo",
-    }
-)  # fmt: skip
-"""Modules that are imported soon and without an effect."""
+_LOOKED_INTO: Final = frozenset(" ".join(FACTS.quiet_modules).split())
 _CLOSE: Final = 0.7
-_MEANT: Final = {
-    "asyncio.all": "asyncio.gather", "json.stringify": "json.dumps", "json.dump_string": "json.dumps",
-    "json.encode": "json.dumps", "json.decode": "json.loads", "json.parse": "json.loads",
-    "math.random": "random.random", "time.now": "time.time", "random.int": "random.randint",
-    "random.number": "random.random", "re.find": "re.search", "re.replace": "re.sub",
-    "statistics.average": "statistics.mean", "statistics.avg": "statistics.mean", "math.average": "statistics.mean",
-    "math.mean": "statistics.mean", "datetime.parse": "datetime.datetime.fromisoformat",
-    "datetime.datetime.parse": "datetime.fromisoformat", "asyncio.wait_all": "asyncio.gather",
-    "asyncio.spawn": "asyncio.create_task", "asyncio.parallel": "asyncio.gather",
-}  # fmt: skip
 
 
 def library_faults(program: Analysis) -> Iterator[Fault]:
@@ -335,7 +276,7 @@ def _missing(path: str, name: str) -> str | None:
     if isinstance(owner, ModuleType) and hasattr(owner, "__path__") and find_spec(f"{module}.{name}") is not None:
         return None
     place = member or module
-    meant = _MEANT.get(f"{module}.{member}.{name}" if member else f"{module}.{name}")
+    meant = FACTS.meant.get(f"{module}.{member}.{name}" if member else f"{module}.{name}")
     near = difflib.get_close_matches(name, [other for other in dir(owner) if other[0] != "_"], 1, _CLOSE)
     inner = getattr(owner, module, None)
     if meant is None and near:

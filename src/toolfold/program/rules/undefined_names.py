@@ -14,7 +14,7 @@ import sys
 from collections.abc import Iterator
 from typing import Final
 
-from toolfold.program.known_names import PRESET_NAMES, READY_NAMES, ToolIndex
+from toolfold.program.known_names import FACTS, PRESET_NAMES, READY_NAMES, ToolIndex
 from toolfold.program.reader_facts import CATCHES_NAMES, MAYBE, Function, Kind, NodeUse, Scope, last_name, position_of
 from toolfold.program.rules.analysis import Analysis
 from toolfold.program.rules.arguments import Fault
@@ -144,65 +144,18 @@ def _may_bind(node: ast.AST, first: int) -> bool:
 # ----------------------------------------------------------------------------------------------------
 # What a name that nobody defined was probably meant to be: words for an error text.
 
-_WRITE: Final = {
-    "true": "True", "false": "False", "null": "None", "nil": "None", "undefined": "None", "none": "None",
-    "TRUE": "True", "FALSE": "False", "NULL": "None", "NaN": "float('nan')", "nan": "float('nan')",
-    "Infinity": "float('inf')", "inf": "float('inf')", "console": "print(...)", "System": "print(...)",
-    "echo": "print(...)", "printf": "print(...)", "puts": "print(...)", "println": "print(...)",
-    "JSON": "json.loads(...) or json.dumps(...)", "Math": "math", "parseInt": "int(...)", "parseFloat": "float(...)",
-    "Number": "float(...)", "String": "str(...)", "Array": "list(...)", "Object": "dict(...)",
-    "Promise": "asyncio.gather(...)", "this": "self", "xrange": "range(...)",
-    "raw_input": "a value instead: nobody can type one here", "unicode": "str(...)", "basestring": "str",
-    "long": "int(...)", "unichr": "chr(...)", "lt": "'<' instead of the HTML entity",
-    "gt": "'>' instead of the HTML entity", "amp": "'&' instead of the HTML entity", "strlen": "len(...)",
-    "length": "len(...)", "fetch": "a tool call instead: there is no network", "require": "import",
-}  # fmt: skip
-"""Names of other languages, and what Python has for them."""
 _FOREIGN: Final = frozenset(
     {"true", "false", "null", "undefined", "TRUE", "FALSE", "NULL", "console", "printf", "println", "parseInt",
      "parseFloat", "strlen"}
 )  # fmt: skip
-"""Those of them that are never a name of the program's own that it forgot to define."""
+"""Names of other languages that are never one of the program's own that it forgot to define."""
 _OLD: Final = frozenset(
     {
         "xrange", "raw_input", "unicode", "basestring", "long", "unichr", "reduce", "file", "cmp", "execfile", "reload",
         "buffer", "apply", "intern", "WindowsError",
     }
 )  # fmt: skip
-_FROM: Final = {
-    "collections": ("Counter", "OrderedDict", "defaultdict", "deque", "namedtuple", "ChainMap"),
-    "concurrent.futures": ("ThreadPoolExecutor",),
-    "contextlib": ("contextmanager", "suppress", "asynccontextmanager"),
-    "copy": ("deepcopy",),
-    "dataclasses": ("dataclass", "field", "asdict"),
-    "datetime": ("timedelta", "timezone"),
-    "decimal": ("Decimal",),
-    "enum": ("Enum", "IntEnum", "auto"),
-    "fractions": ("Fraction",),
-    "functools": ("cache", "cmp_to_key", "lru_cache", "partial", "reduce", "wraps"),
-    "heapq": ("heapify", "heappop", "heappush", "nlargest", "nsmallest"),
-    "io": ("BytesIO", "StringIO"),
-    "itertools": (
-        "accumulate", "chain", "combinations", "count", "cycle", "groupby", "islice", "permutations", "product",
-        "repeat", "starmap", "takewhile", "zip_longest",
-    ),
-    "math": ("ceil", "floor", "gcd", "isclose", "log", "log10", "log2", "pi", "sqrt"),
-    "operator": ("attrgetter", "itemgetter"),
-    "pathlib": ("Path",),
-    "pprint": ("pprint",),
-    "random": ("choice", "randint", "shuffle", "uniform"),
-    "re": ("findall",),
-    "statistics": ("mean", "median", "mode", "stdev"),
-    "string": ("ascii_letters", "ascii_lowercase", "ascii_uppercase", "digits"),
-    "textwrap": ("dedent",),
-    "time": ("perf_counter", "sleep"),
-    "typing": (
-        "Any", "Awaitable", "Callable", "ClassVar", "Dict", "Generator", "Iterable", "Iterator", "List", "Literal",
-        "Mapping", "NamedTuple", "Optional", "Protocol", "Sequence", "Set", "Tuple", "TypedDict", "TypeVar", "Union",
-    ),
-    "uuid": ("uuid4",),
-}  # fmt: skip
-_MODULE_OF: Final = {name: module for module, names in _FROM.items() for name in names}
+_MODULE_OF: Final = {name: module for module, names in FACTS.members.items() for name in names.split()}
 _MODULES: Final = frozenset(name for name in sys.stdlib_module_names if not name.startswith("_"))
 _NO_FIX: Final = "give it a value first"
 _CLOSE: Final = 0.75
@@ -212,8 +165,8 @@ _MOST: Final = 2000
 
 def fix_for(name: str, use: NodeUse, program: Analysis) -> str:
     """The next step, after `'x' is not defined; `."""
-    if name in _WRITE:
-        return f"write {_WRITE[name]}"
+    if name in FACTS.other_languages:
+        return f"write {FACTS.other_languages[name]}"
     tool = _tool_on(name, program)
     if tool is not None:
         return f"call the tool by its own name: {tool}(...)"

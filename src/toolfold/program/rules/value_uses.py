@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from typing import Final, TypeAlias
 
 from toolfold.models import ToolSpec
+from toolfold.program.known_names import FACTS
 from toolfold.program.rules.arguments import WORDS as JSON_WORDS
 from toolfold.program.rules.arguments import InputSignature, accepts
 from toolfold.program.rules.value_types import ATTRIBUTES, NUMBERS, WORDS, Type, ValueType, used
@@ -25,17 +26,6 @@ _SEQUENCES: Final = frozenset({"list", "tuple", "str"})
 _CONTAINERS: Final = frozenset({"list", "tuple", "dict", "set"})
 _FLAT: Final = NUMBERS | {"None", "set", "view", "dict"}
 _ALONE: Final = "call it on a line of its own"
-_IN_PYTHON: Final = {
-    "length": "len({name})", "size": "len({name})", "count": "len({name})", "push": "{name}.append(...)",
-    "add": "{name}.append(...)", "includes": "... in {name}", "contains": "... in {name}",
-    "indexOf": "{name}.index(...)", "forEach": "for item in {name}: ...", "map": "[... for item in {name}]",
-    "filter": "[item for item in {name} if ...]", "join": "', '.join({name})", "slice": "{name}[start:stop]",
-    "concat": "{name} + ...", "toUpperCase": "{name}.upper()", "toLowerCase": "{name}.lower()",
-    "trim": "{name}.strip()", "startsWith": "{name}.startswith(...)", "endsWith": "{name}.endswith(...)",
-    "substring": "{name}[start:stop]", "toString": "str({name})", "has_key": "... in {name}",
-    "hasOwnProperty": "... in {name}", "iteritems": "{name}.items()",
-}  # fmt: skip
-"""Attributes of other languages' lists, texts and dicts, and what Python has for them."""
 
 
 def _text(node: ast.expr, instead: str = "it") -> str:
@@ -82,7 +72,7 @@ def _instead(attribute: str, node: ast.expr, value: ValueType) -> str:
         return f"write {name}[{attribute!r}]"
     if kind == "dict" and attribute in ("append", "push", "add", "extend"):
         return f"assign a key: {name}['key'] = value"
-    python = _IN_PYTHON.get(attribute, "").format(name=name)
+    python = FACTS.other_attributes.get(attribute, "").format(name=name)
     if python and (kind != "dict" or attribute not in ("map", "filter", "join", "slice", "concat")):
         return f"write {python}"
     near = difflib.get_close_matches(attribute, [other for other in ATTRIBUTES[kind] if other[0] != "_"], 1, 0.75)
