@@ -46,9 +46,9 @@ from toolfold.execution.request import (
     merge_options,
     resolve_ledger,
 )
-from toolfold.execution.start import ExecutionPlanner, RuntimeTools
+from toolfold.execution.start import ExecutionPlanner, RuntimeTools, check_names
 from toolfold.ledger import base
-from toolfold.models import Call, Limits, Outcome, Paused, ProgramOptions, Reply, StartOptions
+from toolfold.models import Call, Limits, Outcome, Paused, ProgramOptions, Reply, RunNames, StartOptions
 from toolfold.sessions import Session, SessionLimits, Sessions
 from toolfold.sources.function_tools import as_approve, as_tool
 from toolfold.telemetry import usual_listeners
@@ -326,15 +326,19 @@ class Runtime(fork_safety.ProcessOwned):
 
     async def call(
         self, name: str, arguments: Mapping[str, Value], *, idempotency_key: str | None = None,
-        spent: Spent | None = None,
+        spent: Spent | None = None, names: RunNames | None = None,
     ) -> Reply:  # fmt: skip
         """Call a tool directly, through the same router as a program; calls with the same key run once.
 
         With `spent` it is the call of a program that runs elsewhere, and counts towards that program's budgets.
+        `names` are on record with it, as those of a program are.
         """
         self._check_process()
+        names = names or RunNames()
+        check_names(names)
         call = Call(id=0, tool=name, arguments=arguments)
-        return await serve_direct(self._planner.services, call, idempotency_key=idempotency_key, spent=spent)
+        services = self._planner.services
+        return await serve_direct(services, call, idempotency_key=idempotency_key, spent=spent, names=names)
 
     async def _begin(self, text: str, request: RunRequest) -> Paused | Outcome:
         planner = self._planner  # the tools may be replaced meanwhile

@@ -21,7 +21,7 @@ from toolfold.events import DirectCall, RuntimeEvent, Tell, ToolCalled, ToolRetr
 from toolfold.execution.pauses import Approvals
 from toolfold.execution.recorded_history import ReplayHistory, direct_call, put_on_record
 from toolfold.ledger.base import CallEntry, ReplyEntry
-from toolfold.models import Call, CallRecord, Limits, Reply, ReplyMeta, ToolSpec
+from toolfold.models import Call, CallRecord, Limits, Reply, ReplyMeta, RunNames, ToolSpec
 from toolfold.protocol.codec import decoder
 from toolfold.sources.function_tools import FunctionImporter, as_tool
 from toolfold.tools.catalog import Catalog
@@ -387,7 +387,9 @@ else:
 # A call without a program of this runtime: through the router, told to whoever listens, put on record.
 
 
-async def serve_direct(services: Services, call: Call, *, idempotency_key: str | None, spent: Spent | None) -> Reply:
+async def serve_direct(
+    services: Services, call: Call, *, idempotency_key: str | None, spent: Spent | None, names: RunNames
+) -> Reply:
     """The reply; with `spent` the call is that of a program elsewhere, and counts towards that program's budgets."""
     tell = services.listeners.tell
     context = msgspec.structs.replace(services.context, idempotency_key=idempotency_key, tell=tell)
@@ -411,7 +413,7 @@ async def serve_direct(services: Services, call: Call, *, idempotency_key: str |
     if tell is not None:
         tell(DirectCall(call, reply, seconds))
     if services.ledger.is_lasting:
-        start_record, outcome = direct_call(call, reply, seconds=seconds, interface=services.interface)
+        start_record, outcome = direct_call(call, reply, seconds=seconds, interface=services.interface, names=names)
         await put_on_record(
             services.ledger, start_record, outcome, CallEntry(call), ReplyEntry(reply, outcome.calls[0])
         )

@@ -22,7 +22,19 @@ from toolfold.execution.program_output import Output
 from toolfold.ledger import encryption
 from toolfold.ledger.base import CallEntry, DecisionEntry, HandoverEntry, Moment, PauseEntry, ReplyEntry, TapeEntry
 from toolfold.ledger.encryption import Pause, ProgramSnapshot
-from toolfold.models import Call, Limits, Outcome, Paused, Problem, Program, Reply, ReplyMeta, StartRecord, Status
+from toolfold.models import (
+    Call,
+    Limits,
+    Outcome,
+    Paused,
+    Problem,
+    Program,
+    Reply,
+    ReplyMeta,
+    RunNames,
+    StartRecord,
+    Status,
+)
 from toolfold.protocol.codec import encode_ordered
 
 if TYPE_CHECKING:
@@ -170,13 +182,16 @@ async def put_on_record(ledger: Ledger, start_record: StartRecord, outcome: Outc
         _log.warning("%s was not recorded: %s", start_record.execution_id, error)
 
 
-def direct_call(call: Call, reply: Reply, *, seconds: float, interface: str) -> tuple[StartRecord, Outcome]:
+def direct_call(
+    call: Call, reply: Reply, *, seconds: float, interface: str, names: RunNames
+) -> tuple[StartRecord, Outcome]:
     """What goes on record of a call without a program."""
     execution_id = os.urandom(8).hex()
     record = record_of(call, reply, 0.0, seconds)
     start_record = StartRecord(
         execution_id=execution_id, program=Program(text=_as_program(call)), tools=(), limits=_LIMITS,
         began_at=time.time() - seconds, interface=interface, is_direct=True, is_strict=True,
+        **{name: getattr(names, name) for name in RunNames.__struct_fields__},
     )  # fmt: skip
     outcome = Outcome(
         execution_id=execution_id, status="finished" if reply.error is None else "failed", calls=(record,),

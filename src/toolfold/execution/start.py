@@ -146,7 +146,7 @@ class ExecutionPlanner:
         With a plan, the program has its turn of its session: whoever does not open it has to close the execution.
         """
         _check_text(text)
-        _check_names(request.options)
+        check_names(request.options)
         if request.options.language == "bash":
             return await self._planned_bash(text, request)
         # First: to wake up and compile takes a guest longer than all that the host does until the program starts.
@@ -395,7 +395,7 @@ _NAME: Final = re.compile(r"[^\x00-\x1f\x7f\ud800-\udfff]+")
 _NAME_CHARACTERS: Final = 200
 
 
-def _check_names(names: RunNames) -> None:
+def check_names(names: RunNames) -> None:
     if names.tags and not _is_list_of_tags(names.tags):
         raise UsageError(f"tags must be a list of at most {_MOST_TAGS} texts, got {short(names.tags)}")
     # Any: a client may have sent them.

@@ -46,6 +46,9 @@ _NO_KEY: Final = "none"
 """For endpoints on one's own machine, which ask for no key: the clients want some text."""
 _LONGEST_REASON: Final = 200
 _AROUND_CALLS: Final = re.compile(r"</?tools?(?:_call)?>|^```(?:json|xml)?$", re.MULTILINE)
+_PYTHON_WORD: Final = re.compile(r'"(?:\\.|[^"\\])*"|\b(?:True|False|None)\b')
+"""Also texts, in which nothing is changed."""
+_JSON_WORDS: Final = {"True": "true", "False": "false", "None": "null"}
 _LENIENT: Final = json.JSONDecoder(strict=False)
 """Takes the bare line breaks that models write into texts."""
 
@@ -133,6 +136,8 @@ class ModelConversation:
     client: ModelClient
     instructions: str = ""
     tools: Sequence[ModelTool] = ()
+    callable_names: Collection[str] = ()
+    """Tools beside those that are offered whose calls count, too, if the model writes them into its text."""
     _messages: list[ModelMessage] = field(default_factory=list)
     _pending: list[UserPromptPart | ToolReturnPart] = field(default_factory=list)
 
@@ -155,7 +160,8 @@ class ModelConversation:
         self._pending = []
         began = time.perf_counter()
         response = await self.client.respond(self._messages, self.tools)
-        in_text = [] if response.tool_calls else calls_in_text(response.text or "", {tool.name for tool in self.tools})
+        names = {*self.callable_names, *(tool.name for tool in self.tools)}
+        in_text = [] if response.tool_calls else calls_in_text(response.text or "", names)
         if in_text:
             # As calls in the history, so that their results have something to belong to.
             response = replace(response, parts=in_text)
@@ -173,7 +179,7 @@ class ModelConversation:
 
 def calls_in_text(text: str, names: Collection[str]) -> list[ToolCallPart]:
     """Calls of these tools, if the text is nothing but JSON objects with a name and arguments, in tags or fences."""
-    rest, calls = _AROUND_CALLS.sub("", text).strip(), list[ToolCallPart]()
+    rest, calls = _PYTHON_WORD.sub(_as_json_word, _AROUND_CALLS.sub("", text)).strip(), list[ToolCallPart]()
     while rest:
         try:
             item, end = _LENIENT.raw_decode(rest)
@@ -186,6 +192,10 @@ def calls_in_text(text: str, names: Collection[str]) -> list[ToolCallPart]:
                 return []
         rest = rest[end:].lstrip(" \n,;")
     return calls
+
+
+def _as_json_word(match: re.Match[str]) -> str:
+    return _JSON_WORDS.get(match[0], match[0])
 
 
 class ModelClient:

@@ -138,7 +138,7 @@ def test_each_mistake_is_told_in_one_line_before_anything_runs(folder: Path, cap
             "twice.jsonl": "toolfold: 'twice.jsonl' line 2: the id 'a' is already used on an earlier line; ids must be unique\n",
             "limit.jsonl": "toolfold: 'limit.jsonl' line 1: unknown limit 'days'; the limits are calls, calls_in_flight, cpu_seconds, data_bytes, data_files, memory_bytes, open_files, output_bytes, program_bytes, reply_bytes, sent_bytes, temp_bytes, threads, value_bytes, wall_seconds\n",
             "file.jsonl": 'toolfold: \'file.jsonl\' line 1: a file must be text or {"base64": "..."}\n',
-            "batch ok.jsonl --out results.jsonl": "toolfold: 'results.jsonl' line 1 is not a result of a batch; name another file with --out\n",
+            "batch ok.jsonl --out results.jsonl": "toolfold: 'results.jsonl' line 1 is not a result; name another file\n",
             "batch ok.jsonl --out ok.jsonl": "toolfold: --out is the input file 'ok.jsonl'; name another file\n",
             "batch ok.jsonl --out no/x": "toolfold: results 'no/x' cannot be written: No such file or directory\n",
         }

@@ -4,6 +4,7 @@ import asyncio
 import json
 import re
 import threading
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -15,8 +16,9 @@ import pytest
 from tests.ports import reserved_port
 from toolfold.errors import ToolFailed, ToolUnreachable, UsageError
 from toolfold.interfaces.cli.app import run_command
+from toolfold.interfaces.cli.commands.evaluate import _select
 from toolfold.interfaces.evaluation.report import Share, compare, comparison_lines, report_page, summary_of, verdict
-from toolfold.interfaces.evaluation.tasks import TaskResult, change_failure, differences
+from toolfold.interfaces.evaluation.tasks import TaskResult, change_failure, differences, read_tasks
 from toolfold.ledger.ledger_factory import open_ledger
 from toolfold.sources.model_endpoint import (
     Endpoint,
@@ -195,18 +197,22 @@ def test_runs_with_a_result_are_not_made_again_and_a_half_written_line_is(folder
     assert "all         direct  2/2 (34% to 100%)" in capfd.readouterr().out
 
 
-def test_programs_and_direct_calls_are_in_the_ledger(folder: Path) -> None:
+def test_programs_and_direct_calls_are_in_the_ledger_as_conversations(folder: Path) -> None:
     with endpoint(clever) as (url, _):
         assert evaluate(url, "--modes", "direct,programs", "--only", "item") == 0
 
-    async def entries() -> list[tuple[str, str]]:
+    async def entries() -> list[tuple[str, str, str, str]]:
         ledger = open_ledger("ledger.db")
         try:
-            return [(entry.interface, entry.session) for entry in await ledger.list()]
+            listing = await ledger.list()
+            return [(entry.interface, entry.conversation, entry.title, entry.model) for entry in listing]
         finally:
             await ledger.close()
 
-    assert sorted(asyncio.run(entries())) == [("eval", ""), ("eval", "eval-eval-item-programs-1")]
+    assert sorted(asyncio.run(entries())) == [
+        ("eval", "eval-eval-item-direct-1", "item, direct", "scripted"),
+        ("eval", "eval-eval-item-programs-1", "item, programs", "scripted"),
+    ]
 
 
 def test_a_model_that_invents_an_answer_or_loops_fails_with_that_reason(folder: Path) -> None:
@@ -223,6 +229,25 @@ def test_a_model_that_invents_an_answer_or_loops_fails_with_that_reason(folder: 
     assert [(line["failure"], line["reason"], line["failed_programs"]) for line in lines] == [
         ("no call", "the answer does not say 'lamp'", 0), ("requests", "no answer after 12 requests", 12)
     ]  # fmt: skip
+
+
+def test_a_wrong_url_does_not_bind_the_file_of_results(folder: Path, capfd: Any) -> None:
+    assert evaluate(f"http://127.0.0.1:{reserved_port()}", "--modes", "direct", "--only", "item") == 1
+    assert len(capfd.readouterr().err.splitlines()) == 1
+    with endpoint(clever) as (url, _):
+        assert evaluate(url, "--modes", "direct", "--only", "item") == 0
+        assert evaluate(f"{url}/other", "--modes", "direct", "--only", "item") == 2
+
+    assert f"has results with url '{url}', not '{url}/other'; give another --out" in capfd.readouterr().err
+
+
+def test_a_part_of_the_tasks_has_every_kind_and_as_many_tool_sets_as_it_can() -> None:
+    tasks = read_tasks(sorted((ROOT / "evals").glob("*.yaml")))
+
+    part = [(task.kind, task.tools) for task in _select(tasks, "report", [], 2)]
+
+    assert Counter(kind for kind, _ in part) == dict.fromkeys(dict.fromkeys(task.kind for task in tasks), 2)
+    assert len({str(tools) for _, tools in part}) == 6
 
 
 def test_a_direct_call_where_only_programs_are_offered_is_served_and_counted(folder: Path) -> None:
@@ -254,6 +279,16 @@ def test_a_direct_call_where_only_programs_are_offered_is_served_and_counted(fol
         (["eval", "tasks.yaml", "--model", "m", "--only", "z"], "no task is left; check --half and --only"),
         (["eval", "bare.jsonl", "--model", "m", "--url", "http://127.0.0.1:1"],
          "task 'x' has no tools; name them in the task file, or with --tools or --config"),
+        (["eval", "tasks.yaml", "--model", "m", "--price", "1,nan,1"], "--price '1,nan,1' must be three numbers, such as 3,0.3,15"),
+        (["eval", "tasks.yaml", "--model", "m", "--modes", ","], "--modes ',': no mode ''; there are direct, programs, both"),
+        (["eval", "tasks.yaml", "--model", "m", "--html", "x/y.html"],
+         "no folder 'x' for the report; make it, or name another"),
+        (["eval", "empty.yaml", "--model", "m"], "'empty.yaml' has no tasks; add one"),
+        (["eval", "vacuous.jsonl", "--model", "m"],
+         "'vacuous.jsonl' line 1: task 'x' has no check; add answer, calls, state or changes to its checks"),
+        (["eval", "unknown.jsonl", "--model", "m", "--url", "http://127.0.0.1:1"],
+         "task 'x' checks calls of 'refund_order', which is no tool of 'orders.py'"),
+        (["eval", "--compare", "tasks.yaml", "tasks.yaml"], "'tasks.yaml' line 1 is not a result; name another file"),
         (["eval", "--compare", "a.jsonl", "b.jsonl"], "no results 'a.jsonl'; check the path"),
     ],
 )  # fmt: skip
@@ -263,6 +298,10 @@ def test_bad_input_is_one_clear_line(folder: Path, capfd: Any, arguments: list[s
     (folder / "key.yaml").write_text("tasks: [{id: x, prompt: p, checks: {}, cheks: {}}]")
     (folder / "broken.yaml").write_text("tasks: [")
     (folder / "bare.jsonl").write_text(json.dumps(task))
+    (folder / "empty.yaml").write_text("tasks: []")
+    (folder / "vacuous.jsonl").write_text(json.dumps({**task, "checks": {"answer": {}, "calls": {}}}))
+    checks = {"calls": {"exclude": [{"tool": "refund_order"}]}}
+    (folder / "unknown.jsonl").write_text(json.dumps({**task, "tools": "orders.py", "checks": checks}))
     (folder / "twice.jsonl").write_text(f"{json.dumps(task)}\n{json.dumps(task)}")
 
     code = run_command(arguments)
@@ -338,6 +377,7 @@ async def test_an_endpoint_that_is_not_there_is_told() -> None:
         ('{"name": "a", "arguments": {"x": 1}}', [("a", {"x": 1})]),
         ('<tool_call>\n{"name": "a", "arguments": {"code": "x\ny"}}\n</tool_call>', [("a", {"code": "x\ny"})]),
         ('```json\n{"name": "a", "arguments": {}}\n{"name": "b", "arguments": {}}\n```', [("a", {}), ("b", {})]),
+        ('{"name": "a", "arguments": {"x": True, "y": "is None"}}', [("a", {"x": True, "y": "is None"})]),
         ('{"name": "c", "arguments": {}}', []),
         ('Here it is: {"name": "a", "arguments": {}}', []),
         ('{"name": "a"}', []),
@@ -348,13 +388,14 @@ def test_calls_that_a_model_writes_as_text_are_read(text: str, calls: list[tuple
     assert [(part.tool_name, part.args) for part in calls_in_text(text, {"a", "b"})] == calls
 
 
-def test_calls_in_text_are_served_and_counted(folder: Path) -> None:
+@pytest.mark.parametrize("mode", ["direct", "programs"])
+def test_calls_in_text_are_served_and_counted(folder: Path, mode: str) -> None:
     def small(body: dict[str, Any]) -> Answer:
         call = json.dumps({"name": "get_order", "arguments": {"order_id": 2}})
         return "It is a desk." if replies(body) else call
 
     with endpoint(small) as (url, _):
-        assert evaluate(url, "--modes", "direct", "--only", "item") == 0
+        assert evaluate(url, "--modes", mode, "--only", "item") == 0
 
     line = json.loads((folder / "eval.jsonl").read_text("utf-8").splitlines()[1])
     assert (line["passed"], line["calls_in_text"], line["direct_calls"]) == (True, 1, 1)

@@ -21,10 +21,18 @@ from toolfold.events import DirectCall, ProgramEnded, ProgramRejected, RuntimeEv
 from toolfold.execution.request import change_settings
 from toolfold.interfaces.cli.load_tools import load_tool_module
 from toolfold.interfaces.config_runtime import CONNECT_SECONDS, BridgedRuntime, config_tools, open_runtime
-from toolfold.interfaces.evaluation.tasks import EvalTask, Failure, Mode, TaskResult, change_failure, differences
+from toolfold.interfaces.evaluation.tasks import (
+    EvalTask,
+    Failure,
+    Mode,
+    TaskResult,
+    change_failure,
+    differences,
+    unknown_tools,
+)
 from toolfold.interfaces.frameworks.program_tool import ENTRY_NAME, Entry
 from toolfold.ledger.base import Ledger
-from toolfold.models import Json, ToolSpec
+from toolfold.models import Json, RunNames, ToolSpec
 from toolfold.runtime import Runtime
 from toolfold.sources.model_endpoint import ModelCall, ModelClient, ModelConversation, ModelTool, ModelTurn, ModelUsage
 from toolfold.tools.tool import Tool
@@ -34,6 +42,8 @@ INSTRUCTIONS: Final = (
     "When all is done, answer in one short sentence that has the facts that were asked for."
 )
 _LONGEST_REPLY: Final = 64 * 1024
+_LONGEST_NAME: Final = 200
+"""Of a conversation, for the ledger."""
 _LONGEST_NOTE: Final = 4_000
 """Of one text in a transcript."""
 
@@ -95,8 +105,13 @@ class Evaluator:
         """Open each tool set once, so that its mistakes are known before the model is asked anything."""
         for sources in dict.fromkeys(map(self.sources_of, tasks)):
             async with self._open(sources, _Activity()) as (runtime, _):
-                if not runtime.tools:
-                    raise UsageError(f"{', '.join(map(repr, sources))} has no tools; name others in the task file")
+                names, places = [spec.name for spec in runtime.tools], ", ".join(map(repr, sources))
+                if not names:
+                    raise UsageError(f"{places} has no tools; name others in the task file")
+                for task in tasks:
+                    unknown = next(unknown_tools(task, names), "") if self.sources_of(task) == sources else ""
+                    if unknown:
+                        raise UsageError(f"task {task.id!r} checks calls of {unknown!r}, which is no tool of {places}")
 
     def sources_of(self, task: EvalTask) -> tuple[str, ...]:
         if sources := task.tool_sources() or self._tools:
@@ -115,7 +130,12 @@ class Evaluator:
         async with self._open(sources, activity) as (runtime, state):
             before = copy.deepcopy(state)
             session = f"{self._label}-{task.id}-{mode}-{number}"
-            talk = _Talk(self._client, Entry(runtime=runtime, session=session, with_both=mode != "programs"), mode)
+            names = RunNames(
+                conversation=session[-_LONGEST_NAME:], title=f"{task.id}, {mode}"[:_LONGEST_NAME], tags=("eval", mode),
+                model=self._client.endpoint.model[:_LONGEST_NAME],
+            )  # fmt: skip
+            entry = Entry(runtime=runtime, session=session, with_both=mode != "programs", names=names)
+            talk = _Talk(self._client, entry, mode)
             failure, reason = await talk.hold(task)
             seconds = time.perf_counter() - began
             count, direct = activity.count, activity.direct
@@ -161,7 +181,8 @@ class _Talk:
 
     def __init__(self, client: ModelClient, entry: Entry, mode: Mode) -> None:
         self._entry = entry
-        self._conversation = ModelConversation(client, INSTRUCTIONS, offered_tools(entry, mode))
+        names = frozenset(spec.name for spec in entry.runtime.tools)
+        self._conversation = ModelConversation(client, INSTRUCTIONS, offered_tools(entry, mode), names)
         self.answer = ""
         self.usage = ModelUsage()
         self.calls_in_text = 0

@@ -206,11 +206,22 @@ def _mistake(task: EvalTask, ids: set[str]) -> str:
     checks = task.checks
     if task.id in ids:
         return f"the id {task.id!r} is already used; ids must be unique"
-    if not any(task.turns):
+    if not all(turn.strip() for turn in task.turns or [""]):
         return f"task {task.id!r} has no prompt"
-    if not (checks.answer or checks.calls or checks.state or checks.changes is not None):
+    if task.max_requests < 1:
+        return f"task {task.id!r}: max_requests must be at least 1, got {task.max_requests}"
+    # One of default values holds whatever happens.
+    has_calls, has_answer = checks.calls not in (None, CallsCheck()), checks.answer not in (None, AnswerCheck())
+    if not (has_answer or has_calls or checks.state or checks.changes is not None):
         return f"task {task.id!r} has no check; add answer, calls, state or changes to its checks"
     return ""
+
+
+def unknown_tools(task: EvalTask, names: Sequence[str]) -> Iterator[str]:
+    """Tools that the task's checks name and that are not there: such a check would never hold, or always."""
+    calls = task.checks.calls or CallsCheck()
+    patterns = [*(pattern.tool for pattern in (*calls.include, *calls.exclude)), *(c.tool for c in task.checks.state)]
+    return (pattern for pattern in patterns if not any(fnmatchcase(name, pattern) for name in names))
 
 
 def _is_path(source: str) -> bool:

@@ -13,7 +13,7 @@ from typing import Any, Final
 from toolfold.errors import EngineCrashed, UsageError
 from toolfold.execution.described_files import DescribedFiles
 from toolfold.interfaces.tool_prompt import bash_rule, language_of, tools_text, with_language
-from toolfold.models import Json, Language, Limits, Outcome, ProgramOptions, Reply, ToolSpec, Value
+from toolfold.models import Json, Language, Limits, Outcome, ProgramOptions, Reply, RunNames, ToolSpec, Value
 from toolfold.outcome_views import describe_media, images_in
 from toolfold.prompts.schema_types import text_schema
 from toolfold.prompts.wording import first_line, lessons
@@ -157,6 +157,8 @@ class Entry:
     with_both: bool = False
     outside: Sequence[ToolSpec] = ()
     files: DescribedFiles = field(default_factory=DescribedFiles)
+    names: RunNames = field(default_factory=RunNames)
+    """On record with each program and each direct call."""
     _snapshots: list[ToolLessons] = field(default_factory=list, repr=False, compare=False)
     """What was learned when the first description was written: they stay the same, so that prompt caches hold."""
 
@@ -191,7 +193,7 @@ class Entry:
         files, keep_names = self.files.files_for(self.session, self.runtime.sessions), language == "python"
         return ProgramOptions(
             files=files, limits=self.limits, session=self.session, keep_names=keep_names and bool(self.session),
-            language=language,
+            language=language, **{name: getattr(self.names, name) for name in RunNames.__struct_fields__},
         )  # fmt: skip
 
     async def answer(self, name: str, arguments: Mapping[str, Any] | str) -> ModelAnswer:
@@ -201,7 +203,8 @@ class Entry:
             return read
         if name != self.name:
             spec = self.direct_tools().get(name)
-            return render_reply(await self.runtime.call(spec.name if spec is not None else name, read))
+            called = spec.name if spec is not None else name
+            return render_reply(await self.runtime.call(called, read, names=self.names))
         program = self.program(read)
         return program if isinstance(program, ModelAnswer) else await self.answer_program(*program)
 

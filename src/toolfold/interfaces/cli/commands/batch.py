@@ -168,7 +168,7 @@ class Results:
         return item
 
     def _no_result(self, number: int) -> UsageError:
-        return UsageError(f"{self.name} line {number} is not a result of a batch; name another file with --out")
+        return UsageError(f"{self.name} line {number} is not a result; name another file")
 
 
 @contextmanager

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import sys
 import time
 from collections.abc import Sequence
+from itertools import chain, islice, zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final, Literal
 
@@ -56,7 +58,9 @@ def eval_command(
         list[str] | None,
         typer.Option(metavar="TEXT", help="Only tasks whose id or kind begins with this. Repeatable."),
     ] = None,
-    most: Annotated[int | None, typer.Option(min=1, help="At most so many tasks of each kind.")] = None,
+    most: Annotated[
+        int | None, typer.Option(min=1, help="At most so many tasks of each kind, of all tool sets.")
+    ] = None,
     out: Annotated[
         Path, typer.Option(metavar="FILE.jsonl", help="Where results go; runs that have one are not made again.")
     ] = _DEFAULT_RESULTS,
@@ -95,9 +99,13 @@ def eval_command(
     if not model:
         raise UsageError("no model to ask; give --model, and --url for an endpoint of your own")
     chosen_modes = _modes(modes)
-    selected = _select(read_tasks(tasks), half, only or [], most)
+    read = read_tasks(tasks)
+    selected = _select(read, half, only or [], most)
     if not selected:
-        raise UsageError("no task is left; check --half and --only")
+        named = ", ".join(repr(str(path)) for path in tasks)
+        raise UsageError("no task is left; check --half and --only" if read else f"{named} has no tasks; add one")
+    if html is not None and not html.parent.is_dir():
+        raise UsageError(f"no folder {str(html.parent)!r} for the report; make it, or name another")
     from toolfold.interfaces.evaluation.loop import Evaluator
     from toolfold.sources.model_endpoint import Endpoint, ModelClient
 
@@ -145,7 +153,7 @@ def eval_command(
 def _modes(text: str) -> list[Mode]:
     from toolfold.interfaces.evaluation.tasks import MODES
 
-    names = [name.strip() for name in text.split(",") if name.strip()]
+    names = [name.strip() for name in text.split(",")]
     for name in names:
         if name not in MODES:
             raise UsageError(f"--modes {text!r}: no mode {name!r}; there are {', '.join(MODES)}")
@@ -157,20 +165,32 @@ def _prices(text: str | None) -> Prices | None:
         return None
     try:
         fresh, cached, output = map(float, text.split(","))
+        if not all(0 <= number < math.inf for number in (fresh, cached, output)):
+            raise ValueError
     except ValueError:
         raise UsageError(f"--price {text!r} must be three numbers, such as 3,0.3,15") from None
     return Prices(input=fresh, cached=cached, output=output)
 
 
 def _select(tasks: Sequence[EvalTask], half: str | None, only: Sequence[str], most: int | None) -> list[EvalTask]:
-    selected: list[EvalTask] = []
-    counts: dict[str, int] = {}
-    for task in tasks:
-        is_wanted = not only or any(task.id.startswith(text) or task.kind.startswith(text) for text in only)
-        if (half is None or task.half == half) and is_wanted and (most is None or counts.get(task.kind, 0) < most):
-            counts[task.kind] = counts.get(task.kind, 0) + 1
-            selected.append(task)
-    return selected
+    selected = [
+        task for task in tasks
+        if (half is None or task.half == half)
+        and (not only or any(task.id.startswith(text) or task.kind.startswith(text) for text in only))
+    ]  # fmt: skip
+    return selected if most is None else _spread(selected, most)
+
+
+def _spread(tasks: Sequence[EvalTask], most: int) -> list[EvalTask]:
+    """At most so many tasks of each kind, in turn from each tool set."""
+    tool_sets = list(dict.fromkeys(task.tool_sources() for task in tasks))
+    ids: set[str] = set()
+    for place, kind in enumerate(dict.fromkeys(task.kind for task in tasks)):
+        turns = [[task.id for task in tasks if (task.kind, task.tool_sources()) == (kind, own)] for own in tool_sets]
+        first = place % len(turns)  # each kind begins with another
+        in_turn = chain.from_iterable(zip_longest(*turns[first:], *turns[:first]))
+        ids.update(islice((task_id for task_id in in_turn if task_id), most))
+    return [task for task in tasks if task.id in ids]
 
 
 def _in_order(tasks: Sequence[EvalTask], modes: Sequence[Mode]) -> list[tuple[Mode, EvalTask]]:
@@ -186,25 +206,24 @@ def _read_results(results: Results, settings: dict[str, Json]) -> dict[tuple[str
     from toolfold.interfaces.evaluation.tasks import TaskResult
 
     done: dict[tuple[str, str, int], TaskResult] = {}
-    has_settings = False
+    first: dict[str, Json] | None = None
     for item in results.read_lines():
-        if "settings" in item:
-            has_settings = True
-            for name in ("model", "url", "api", "temperature"):
-                if item["settings"].get(name) != settings[name]:
-                    before = item["settings"].get(name)
-                    raise UsageError(
-                        f"{results.name} has results with {name} {before!r}, not {settings[name]!r}; give another --out"
-                    )
+        if isinstance(item.get("settings"), dict):
+            first = item["settings"]
             continue
         try:
             result = msgspec.convert(item, TaskResult)
         except msgspec.ValidationError as error:
             raise UsageError(f"{results.name} is no file of an evaluation: {error}; name another with --out") from error
         done[result.key] = result
-    if not has_settings:
-        if done:
-            raise UsageError(f"{results.name} is no file of an evaluation; name another with --out")
+    if done and first is None:
+        raise UsageError(f"{results.name} is no file of an evaluation; name another with --out")
+    # Of a start that ran nothing, such as one with a wrong URL, there is nothing to keep to.
+    for name in ("model", "url", "api", "temperature") if done and first else ():
+        if first is not None and first.get(name) != settings[name]:
+            reason = f"has results with {name} {first.get(name)!r}, not {settings[name]!r}"
+            raise UsageError(f"{results.name} {reason}; give another --out")
+    if first != settings and not done:
         results.append({"settings": settings})
     return done
 
@@ -263,7 +282,7 @@ def _report(
         write_json({"settings": settings, "runs": len(results), "remaining": total - len(results), **summary})
     elif results:
         print("\n".join(report.report_lines(summary)))
-    if len(results) < total:
+    if len(results) < total and code == Exit.FINISHED:
         complain(f"{total - len(results)} of {total} runs have no result yet; the same command continues", code=code)
     return code
 
