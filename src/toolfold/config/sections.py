@@ -481,6 +481,8 @@ class McpConfig(Section):
     """`dense` lists the tools briefly; `contract` uses the specification's own description, without tools."""
     max_characters: int | None = Field(default=None, ge=1_200)
     """How much of a description the client shows. Default: what is known about the client, or 4,096."""
+    offers_small: bool = False
+    """Tools that only read and have replied little so far are also listed as tools, for single calls."""
     yield_after: Duration | None = None
     """A program that runs longer answers with its output so far, and `wait_program` gets the rest. Set it below your
     client's timeout. Default: what is known about the client, or never."""

@@ -66,7 +66,7 @@ class RuntimeTools:
         self.repeatable = _repeatable(self.specs)
         self.checker = Checker(self.specs)
         self.router = router if router is not None else Router(catalog, wrappers=steps)
-        self._policy = policy
+        self.policy = policy
         self._steps = steps
         self.asks = any(policy.asks(spec) for spec in self.specs)
         """Whether some of its tools need a yes."""
@@ -107,12 +107,12 @@ class RuntimeTools:
         Raises:
             UsageError: One of them cannot be called elsewhere.
         """
-        shipped = shipment(names, self.router.catalog, self._policy, self._steps)
+        shipped = shipment(names, self.router.catalog, self.policy, self._steps)
         specs = tuple(tool.spec for tool in shipped.tools)
         return EngineTools(specs, encode(shipped), "toolfold.execution.calls:OwnTools")
 
     def approval_tools(self, specs: Iterable[ToolSpec]) -> frozenset[str]:
-        return frozenset(spec.name for spec in specs if self._policy.asks(spec)) if self.asks else frozenset()
+        return frozenset(spec.name for spec in specs if self.policy.asks(spec)) if self.asks else frozenset()
 
 
 class ExecutionPlanner:

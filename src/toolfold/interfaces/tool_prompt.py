@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
@@ -11,12 +11,15 @@ from toolfold.models import Json, Language, ToolSpec
 from toolfold.prompts.catalog import HEADER, dense_text, dense_within
 from toolfold.prompts.python_stubs import prompt_text
 from toolfold.tools.learned_replies import ToolLessons
+from toolfold.tools.policy import Policy
 
 if TYPE_CHECKING:
     from toolfold.runtime import Runtime
 
 Form: TypeAlias = Literal["dense", "python"]
 """`dense`: one line for each tool. `python`: typed functions with docstrings, about three times as long."""
+MOST_SMALL_TOOLS: Final = 8
+"""Each is a definition of its own in every request."""
 
 
 BASH_RULE: Final = """\
@@ -50,6 +53,36 @@ def with_language(schema: Mapping[str, Json]) -> dict[str, Json]:
     assert isinstance(required, list)
     language: Json = {"type": "string", "enum": ["python", "bash"]}
     return {**schema, "properties": {**properties, "language": language}, "required": [*required, "language"]}
+
+
+OFFERED_RULE: Final = (
+    "Programs can also call your other tools; `name(...)` takes the arguments of your tool of that name."
+)
+
+
+def small_tools(
+    specs: Sequence[ToolSpec], snapshot: ToolLessons | None, policy: Policy | None = None
+) -> tuple[ToolSpec, ...]:
+    """Tools that a model may better call itself if one call is all it needs: they only read, and replied little so far.
+
+    One call costs about half as much then as a program that makes it. Not those that somebody must be asked for, nor
+    those whose name is another one in a program, because such a tool is described once for both.
+    """
+    callable_both_ways = [
+        spec for spec in specs
+        if spec.allowed_callers == "both" and spec.name == spec.python_name
+        and (policy is None or not policy.asks(spec))
+    ]  # fmt: skip
+    return () if snapshot is None else snapshot.small(callable_both_ways)[:MOST_SMALL_TOOLS]
+
+
+def without_offered(specs: Sequence[ToolSpec], offered: Collection[str]) -> list[ToolSpec]:
+    """The tools with the arguments and words of those left out that the model also reads as tools of its own."""
+    schema: dict[str, Json] = {"type": "object"}
+    return [
+        replace(spec, description="", input_schema=schema, examples=()) if spec.name in offered else spec
+        for spec in specs
+    ]
 
 
 def tools_text(

@@ -25,6 +25,8 @@ from toolfold.tools.router import CallRequest, Handler
 from toolfold.tools.search import Embedder, EmbeddingCache, Index
 from toolfold.tools.tool import Tool
 
+SMALL_REPLY: Final = 1_000
+"""Size up to which a direct call costs no more context than a program that makes it."""
 MOST_TOOLS: Final = 500
 """Limit per tenant; the least recently called tool makes room."""
 _MOST_TENANTS: Final = 64
@@ -41,6 +43,8 @@ class Lesson(msgspec.Struct, frozen=True, kw_only=True):
     """Version of the tool's definition: what an earlier one returned says nothing about this one."""
     uses: int = 0
     seen: ReplyShape | None = None
+    longest: int = 0
+    """Size of the longest reply that was looked at, as `reply_shapes.size_of` has it; 0 if none was."""
 
 
 @runtime_checkable
@@ -61,7 +65,10 @@ def merge_lessons(previous: Lesson | None, other: Lesson) -> Lesson:
     seen = previous.seen or other.seen
     if previous.seen and other.seen:
         seen = reply_shapes.merge_reply_shapes(previous.seen, other.seen)
-    return Lesson(tool=previous.tool, version=previous.version, uses=previous.uses + other.uses, seen=seen)
+    return Lesson(
+        tool=previous.tool, version=previous.version, uses=previous.uses + other.uses, seen=seen,
+        longest=max(previous.longest, other.longest),
+    )  # fmt: skip
 
 
 def version_of(spec: ToolSpec) -> str:
@@ -86,6 +93,17 @@ class ToolLessons:
                 if schema is not None:
                     schemas_by_name[spec.name] = schema
         return schemas_by_name
+
+    def small(self, specs: Iterable[ToolSpec]) -> tuple[ToolSpec, ...]:
+        """Those that only read, and that have replied `NEEDED_REPLIES` times and never much; used most first."""
+        uses = self.uses
+        small = [
+            spec for spec in specs
+            if spec.read_only and not spec.destructive and (lesson := self._lessons.get(spec.name)) is not None
+            and lesson.uses >= reply_shapes.NEEDED_REPLIES and 0 < lesson.longest <= SMALL_REPLY
+            and lesson.version == version_of(spec)
+        ]  # fmt: skip
+        return tuple(sorted(small, key=lambda spec: -uses[spec.name]))
 
     @property
     def uses(self) -> dict[str, int]:
@@ -126,7 +144,7 @@ class Learning:
         self._is_shared = is_shared
         self._embeddings = None if embedder is None else EmbeddingCache(embedder)
         self._tenants: OrderedDict[str, _TenantLessons] = OrderedDict()
-        self._unseen: list[tuple[str, Lesson, Value]] = []
+        self._unseen: list[tuple[str, Lesson, Value, bool]] = []
         """Replies to look at as soon as there is time, or somebody asks."""
 
     # what calls say
@@ -137,7 +155,7 @@ class Learning:
             return rest
         name, version, has_output_schema = tool.spec.name, version_of(tool.spec), tool.spec.output_schema is not None
         key = f"{name} {version}"
-        first = 1 if has_output_schema else _FIRST_REPLIES
+        first = reply_shapes.NEEDED_REPLIES if has_output_schema else _FIRST_REPLIES
         tenants, is_shared = self._tenants, self._is_shared
 
         # Not async, as in `router.checked`: most calls need no more than this, a quarter of a microsecond.
@@ -149,26 +167,27 @@ class Learning:
             if uses > first and uses & (uses - 1):
                 return rest(request)
             lesson = Lesson(tool=name, version=version, uses=1 if uses <= first else uses // 2)
-            if has_output_schema:
-                self._add(tenant, lesson)
-                return rest(request)
-            return self._watch(tenant, lesson, request, rest)
+            return self._watch(tenant, lesson, request, rest, has_output_schema)
 
         return count
 
-    async def _watch(self, tenant: str, lesson: Lesson, request: CallRequest, rest: Handler) -> Value:
+    async def _watch(
+        self, tenant: str, lesson: Lesson, request: CallRequest, rest: Handler, has_output_schema: bool
+    ) -> Value:
         value = await rest(request)
         # Later: the reply goes to the program first.
         if not self._unseen:
             asyncio.get_running_loop().call_soon(self._look)
-        self._unseen.append((tenant, lesson, value))
+        self._unseen.append((tenant, lesson, value, has_output_schema))
         return value
 
     def _look(self) -> None:
         unseen, self._unseen = self._unseen, []
-        for tenant, lesson, value in unseen:
+        for tenant, lesson, value, has_output_schema in unseen:
             with suppress(RuntimeError):  # the tool has kept it, and changes it while we look
-                self._add(tenant, msgspec.structs.replace(lesson, seen=reply_shapes.shape_of_reply(value)))
+                seen = None if has_output_schema else reply_shapes.shape_of_reply(value)
+                size = reply_shapes.size_of(value, SMALL_REPLY)
+                self._add(tenant, msgspec.structs.replace(lesson, seen=seen, longest=size))
 
     def _add(self, tenant: str, lesson: Lesson) -> None:
         known = self._lessons_of(tenant)

@@ -85,6 +85,26 @@ def shape_of_reply(value: Value) -> ReplyShape:
     return ReplyShape(_ShapeReader().shape(value, 0))
 
 
+def size_of(value: Value, most: int) -> int:
+    """About how many characters a reply has as JSON; once it is more than `most`, no more is counted."""
+    size, pending = 0, [value]
+    while pending and size <= most:
+        match pending.pop():
+            case str() | bytes() as text:
+                size += len(text) + 2
+            case dict() as record:
+                size += 4 * len(record) + sum(map(len, islice(record, most)))
+                pending += islice(record.values(), most)
+            case list() as items:
+                size += 2 + len(items)
+                pending += islice(items, most)
+            case Media():
+                size += most + 1
+            case _:
+                size += 5
+    return size
+
+
 def merge_reply_shapes(first: ReplyShape, second: ReplyShape) -> ReplyShape:
     shape = _ShapeMerger(is_same_reply=False).shapes(first.shape, second.shape)
     return ReplyShape(_bounded(shape), first.replies + second.replies)

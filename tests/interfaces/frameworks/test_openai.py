@@ -105,6 +105,48 @@ async def test_tools_for_either_way_are_offered_directly_if_asked_for(idle) -> N
     assert "For a single call of a tool that you also have directly" in tool.responses_tools[0]["description"]
 
 
+async def test_tools_that_only_read_and_reply_little_are_offered_directly_once_that_is_known() -> None:
+    @toolfold.tool(read_only=True)
+    def get_user(user_id: int) -> dict[str, str]:
+        """Name of a user."""
+        return {"name": "Ada"}
+
+    @toolfold.tool(read_only=True)
+    def get_log(day: str) -> str:
+        """Log of a day."""
+        return "line\n" * 1000
+
+    @toolfold.tool
+    def rename(user_id: int, name: str) -> str:
+        """Rename a user."""
+        return name
+
+    runtime = toolfold.Runtime(tools=[get_log, rename, get_user])
+    before = openai_tool(runtime, with_both="small")
+    assert [one["name"] for one in before.responses_tools] == ["execute_program"]
+    for _ in range(2):
+        await runtime.call("get_user", {"user_id": 1})
+        await runtime.call("get_log", {"day": "monday"})
+        await runtime.call("rename", {"user_id": 1, "name": "Eve"})
+
+    small, both = (openai_tool(runtime, with_both=value) for value in ("small", True))
+    definitions = small.responses_tools
+
+    assert [one["name"] for one in definitions] == ["execute_program", "get_user"]
+    assert definitions[0]["description"].endswith(
+        "For a single call of a tool that you also have directly, call it directly. Programs can also call your other "
+        f"tools; `name(...)` takes the arguments of your tool of that name.\n\n{HEADER}\n"
+        "get_log(day: str) -> str\n  Log of a day.\nrename(user_id: int, name: str) -> str\n  Rename a user.\n"
+        "get_user(...) -> dict[str, str]"
+    )
+    assert len(json.dumps(definitions)) < len(json.dumps(both.responses_tools))
+    # Prompt caches hold: what a conversation was offered stays.
+    assert [one["name"] for one in before.responses_tools] == ["execute_program"]
+    assert await small.answer(chat_call("get_user", user_id=1)) == {
+        "role": "tool", "tool_call_id": "call_1", "content": '{"name": "Ada"}'
+    }  # fmt: skip
+
+
 async def test_a_call_of_chat_completions_is_answered_with_a_tool_message(runtime) -> None:
     tool = openai_tool(runtime)
 

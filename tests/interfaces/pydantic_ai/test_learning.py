@@ -7,7 +7,7 @@ import pytest
 from inline_snapshot import snapshot
 from pydantic_ai import Agent
 
-from tests.interfaces.pydantic_ai.talk import Shared, Talk, program
+from tests.interfaces.pydantic_ai.talk import Shared, Talk, calls, program
 from toolfold.pydantic_ai import CodeModeToolset, FunctionToolset
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -41,6 +41,32 @@ async def test_the_next_conversation_reads_what_tools_were_seen_to_return(engine
 
     assert signatures(first) == snapshot(["get_user(id: int)", "get_user(id: int)", "get_user(id: int)"])
     assert signatures(second) == snapshot(["get_user(id: int) -> {id: int, name: str}  # as seen"])
+
+
+async def test_a_small_reader_is_offered_directly_in_the_next_conversation(engine: Shared) -> None:
+    functions: FunctionToolset[Any] = FunctionToolset()
+
+    @functions.tool(metadata={"annotations": {"readOnlyHint": True}})
+    async def get_user(id: int) -> dict[str, str]:
+        """Get a user."""
+        return {"name": "Ada"}
+
+    @functions.tool
+    async def remove_user(id: int) -> str:
+        """Remove a user."""
+        return "removed"
+
+    toolset = CodeModeToolset(functions, engine=engine, offers_small=True)
+    first = Talk(program("[await get_user(id=1), await get_user(id=2), await remove_user(id=1)]"), "done")
+    second = Talk(calls(("get_user", {"id": 3})), "done")
+
+    await Agent(first.model, toolsets=[toolset]).run("go")
+    result = await Agent(second.model, toolsets=[toolset]).run("go")
+
+    offered = [[one.name for one in talk.requests[0][1].function_tools] for talk in (first, second)]
+    assert offered == [["run_code"], ["get_user", "run_code"]]
+    assert signatures(second)[0] == "get_user(...) -> dict[str, str]"
+    assert "Ada" in str(result.all_messages())
 
 
 async def test_a_ledger_keeps_it_for_other_processes_and_off_is_off(engine: Shared, tmp_path: Path) -> None:

@@ -27,6 +27,7 @@ from toolfold.interfaces.frameworks.program_tool import (
     ENTRY_NAME,
     Entry,
     ModelAnswer,
+    WithBoth,
     render_crash,
     render_outcome,
     render_reply,
@@ -61,7 +62,7 @@ Answer: TypeAlias = Callable[[Item], Any]
 
 def anthropic_tool(
     runtime: Runtime, *, tools: Sequence[Any] = (), name: str = ENTRY_NAME, session: str = "",
-    limits: Limits | None = None, with_both: bool = False, files: Sequence[File] | DescribedFiles = (),
+    limits: Limits | None = None, with_both: WithBoth = False, files: Sequence[File] | DescribedFiles = (),
 ) -> AnthropicTool:  # fmt: skip
     """This runtime as a tool for Anthropic's Messages API.
 
@@ -73,7 +74,8 @@ def anthropic_tool(
         name: What the model calls the tool.
         session: Keeps names and files between the programs; empty keeps nothing.
         limits: Of each program; the runtime's own unless given.
-        with_both: Also offer, for direct calls, the runtime's tools that may be called either way.
+        with_both: Also offer, for direct calls, the runtime's tools that may be called either way; `"small"` only
+            those that only read and have replied little so far.
         files: In the working directory of every program; a session may change them. The model is told of their names,
             and, if they come from `await runtime.describe_files(files)`, of what is in them.
 

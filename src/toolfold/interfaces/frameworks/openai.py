@@ -9,14 +9,14 @@ from typing import Any
 from toolfold.errors import UsageError
 from toolfold.execution.described_files import DescribedFiles
 from toolfold.interfaces.frameworks.anthropic import Item, as_item
-from toolfold.interfaces.frameworks.program_tool import ENTRY_NAME, Entry, ModelAnswer
+from toolfold.interfaces.frameworks.program_tool import ENTRY_NAME, Entry, ModelAnswer, WithBoth
 from toolfold.models import File, Limits
 from toolfold.runtime import Runtime
 
 
 def openai_tool(
     runtime: Runtime, *, name: str = ENTRY_NAME, session: str = "", limits: Limits | None = None,
-    with_both: bool = False, custom: bool = False, files: Sequence[File] | DescribedFiles = (),
+    with_both: WithBoth = False, custom: bool = False, files: Sequence[File] | DescribedFiles = (),
 ) -> OpenAITool:  # fmt: skip
     """This runtime as a tool for OpenAI's APIs, and for those that take the same shapes.
 
@@ -25,7 +25,8 @@ def openai_tool(
         name: What the model calls the tool.
         session: Keeps names and files between the programs; empty keeps nothing.
         limits: Of each program; the runtime's own unless given.
-        with_both: Also offer, for direct calls, the tools that may be called either way.
+        with_both: Also offer, for direct calls, the tools that may be called either way; `"small"` only those that
+            only read and have replied little so far.
         custom: A custom tool, whose input is the bare program, in place of a function with JSON arguments.
         files: In the working directory of every program; a session may change them. The model is told of their names,
             and, if they come from `await runtime.describe_files(files)`, of what is in them.

@@ -8,11 +8,19 @@ import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, Literal, TypeAlias
 
 from toolfold.errors import EngineCrashed, UsageError
 from toolfold.execution.described_files import DescribedFiles
-from toolfold.interfaces.tool_prompt import bash_rule, language_of, tools_text, with_language
+from toolfold.interfaces.tool_prompt import (
+    OFFERED_RULE,
+    bash_rule,
+    language_of,
+    small_tools,
+    tools_text,
+    with_language,
+    without_offered,
+)
 from toolfold.models import Json, Language, Limits, Outcome, ProgramOptions, Reply, RunNames, ToolSpec, Value
 from toolfold.outcome_views import describe_media, images_in
 from toolfold.prompts.schema_types import text_schema
@@ -121,6 +129,8 @@ def _images(pictures: Iterable[tuple[str, bytes]]) -> tuple[Image, ...]:
 # All that a model reads of the one tool that runs programs, in any framework. Pure text.
 
 ENTRY_NAME: Final = "execute_program"
+WithBoth: TypeAlias = bool | Literal["small"]
+"""Whether tools that may be called either way are offered directly, too: all, none, or those of `small_tools`."""
 
 _DESCRIPTION: Final = """\
 Run a Python program that calls tools. Use it when a task takes several tool calls, a loop, or filtering and combining \
@@ -154,7 +164,7 @@ class Entry:
     name: str = ENTRY_NAME
     session: str = ""
     limits: Limits | None = None
-    with_both: bool = False
+    with_both: WithBoth = False
     outside: Sequence[ToolSpec] = ()
     files: DescribedFiles = field(default_factory=DescribedFiles)
     names: RunNames = field(default_factory=RunNames)
@@ -165,7 +175,7 @@ class Entry:
     def __post_init__(self) -> None:
         if _NAME.fullmatch(self.name) is None:
             raise UsageError(f"tool name {self.name!r} must be 1 to 64 letters, digits, '_' or '-'; give another")
-        if any(self.name == spec.name for spec in self.outside) or self.name in self.direct_tools():
+        if self.name in {*(spec.name for spec in self.outside), *map(_wire_name, self.runtime.catalog.direct)}:
             raise UsageError(f"a tool is named {self.name!r} like the one that runs programs; give name=")
 
     @property
@@ -174,20 +184,30 @@ class Entry:
 
     def description(self, *, has_language: bool = True) -> str:
         specs = [spec for spec in (*self.runtime.tools, *self.outside) if spec.source != "toolfold"]
-        has_both = any(spec.allowed_callers == "both" for spec in (*self.direct_tools().values(), *self.outside))
-        if not self._snapshots:
-            self._snapshots.append(self.runtime.catalog.learning.snapshot())
-        text = tools_text(specs, budget_characters=SIGNATURE_BUDGET_CHARACTERS, snapshot=self._snapshots[0])
+        direct = self.direct_tools().values()
+        has_both = any(spec.allowed_callers == "both" for spec in (*direct, *self.outside))
         rules_text = rules(keeps_names=bool(self.session), has_both=has_both)
+        if self.with_both == "small" and has_both:
+            specs = without_offered(specs, {spec.name for spec in direct})
+            rules_text = f"{rules_text} {OFFERED_RULE}"
+        text = tools_text(specs, budget_characters=SIGNATURE_BUDGET_CHARACTERS, snapshot=self._snapshot())
         if has_language and (rule := bash_rule(self.runtime)):
             rules_text = f"{rules_text} {rule}"
         return "\n\n".join(part for part in (rules_text, text, self.files.text()) if part)
 
     def direct_tools(self) -> dict[str, ToolSpec]:
         """Tools that the model may also call itself, by a name that every provider takes."""
-        kinds = ("direct", "both") if self.with_both else ("direct",)
         specs = [spec for spec in self.runtime.catalog.direct if spec.source != "toolfold"]
-        return {_wire_name(spec): spec for spec in specs if spec.allowed_callers in kinds}
+        both = specs if self.with_both else []
+        if self.with_both == "small":
+            both = [*small_tools(self.runtime.tools, self._snapshot(), self.runtime.catalog.policy)]
+        names = {spec.name for spec in both}
+        return {_wire_name(spec): spec for spec in specs if spec.allowed_callers == "direct" or spec.name in names}
+
+    def _snapshot(self) -> ToolLessons:
+        if not self._snapshots:
+            self._snapshots.append(self.runtime.catalog.learning.snapshot())
+        return self._snapshots[0]
 
     def options(self, language: Language = "python") -> ProgramOptions:
         files, keep_names = self.files.files_for(self.session, self.runtime.sessions), language == "python"

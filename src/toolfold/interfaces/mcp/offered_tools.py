@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
@@ -13,8 +13,8 @@ from toolfold.errors import ToolError, ToolfoldError
 from toolfold.execution.described_files import DescribedFiles
 from toolfold.interfaces.config_runtime import mentions, with_python_names, without_local
 from toolfold.interfaces.mcp.prompt_texts import CONTRACT, DESCRIPTION, SEARCH_NAME
-from toolfold.interfaces.tool_prompt import bash_rule
-from toolfold.models import File, Json, ToolSpec
+from toolfold.interfaces.tool_prompt import OFFERED_RULE, bash_rule, small_tools, without_offered
+from toolfold.models import File, Json, Reply, RunNames, ToolSpec
 from toolfold.prompts.catalog import HEADER, dense_text, dense_within
 from toolfold.prompts.python_stubs import first_line
 from toolfold.prompts.wording import width
@@ -85,17 +85,20 @@ class DescriptionWriter:
         history: Gives what earlier programs have shown of the tools. It is read once for each client, so that the
             text does not change under a client whose prompt is cached.
         files: In the data folder of every program.
+        offers_small: Tools that only read and have replied little so far are also listed as tools of the client.
     """
 
     def __init__(
         self, *, is_contract: bool = False, max_characters: int | None = None,
         history: Callable[[], Awaitable[ToolLessons]] | None = None, files: Sequence[File] = (),
+        offers_small: bool = False,
     ) -> None:  # fmt: skip
         self.is_contract = is_contract
         self._max_characters = max_characters
         self._history = history
         self.files = DescribedFiles.of(files)
         """Described once a guest has read them."""
+        self._offers_small = offers_small
         self.bash_rule = ""
         """Added to the rules for programs."""
         self._lessons: dict[str, ToolLessons | None] = {}
@@ -115,24 +118,31 @@ class DescriptionWriter:
         while len(self._lessons) > _MOST_CLIENTS:
             del self._lessons[next(iter(self._lessons))]
 
+    def small(self, specs: Sequence[ToolSpec], client: str, policy: Policy) -> tuple[ToolSpec, ...]:
+        """Tools for direct calls of this client, too; the same as long as it is connected."""
+        return small_tools(specs, self._lessons.get(client), policy) if self._offers_small else ()
+
     def text(
-        self, servers: Sequence[ServerStatus], specs: Sequence[ToolSpec], *, max_characters: int, client: str = ""
-    ) -> tuple[str, bool]:
-        """The description, and whether every signature is in it."""
+        self, servers: Sequence[ServerStatus], specs: Sequence[ToolSpec], *, max_characters: int, client: str = "",
+        offered: Collection[str] = (),
+    ) -> tuple[str, bool]:  # fmt: skip
+        """The description, and whether every signature is in it, without what the client reads of `offered` anyway."""
         if self.is_contract:
             return CONTRACT + self.bash_rule, False
         room, lessons = self._max_characters or max_characters, self._lessons.get(client)
         states = tuple((server.name, server.state, server.tools) for server in servers)
-        key = (room, states, tuple(specs), id(lessons), self.files.lines)
+        key = (room, states, tuple(specs), id(lessons), self.files.lines, tuple(offered))
         if self._last is None or self._last[0] != key:
-            self._last = (key, self._write(servers, specs, room, lessons))
+            self._last = (key, self._write(servers, without_offered(specs, offered), room, lessons, offered))
         return self._last[1]
 
     def _write(
-        self, servers: Sequence[ServerStatus], specs: Sequence[ToolSpec], room: int, lessons: ToolLessons | None
-    ) -> tuple[str, bool]:
+        self, servers: Sequence[ServerStatus], specs: Sequence[ToolSpec], room: int, lessons: ToolLessons | None,
+        offered: Collection[str],
+    ) -> tuple[str, bool]:  # fmt: skip
         # Rules, files, then tools.
-        parts = [DESCRIPTION + self.bash_rule, *_absent_server_lines(servers, room // 4)]
+        rule = f" {OFFERED_RULE}" if offered else ""
+        parts = [DESCRIPTION + rule + self.bash_rule, *_absent_server_lines(servers, room // 4)]
         if self.files.files:
             parts.append(self.files.text(room // 4))
         if not specs:
@@ -246,9 +256,20 @@ class Offer:
     def description(self, max_characters: int = SAFE_CHARACTERS, client: str = "") -> tuple[str, bool]:
         """The current description of `execute_program`, and whether it has all tools; if not, they must be searched."""
         statuses = self._statuses()
-        text, is_all = self.describing.text(statuses, self._specs, max_characters=max_characters, client=client)
+        offered = [spec.name for spec in self.small(client)]
+        text, is_all = self.describing.text(
+            statuses, self._specs, max_characters=max_characters, client=client, offered=offered
+        )
         # A client may read this once and never again, so what comes later must be found in another way.
         return text, is_all and all(status.state == "ready" for status in statuses)
+
+    def small(self, client: str) -> tuple[ToolSpec, ...]:
+        """Tools that this client is offered beside programs."""
+        return self.describing.small(self._specs, client, self._policy)
+
+    async def call(self, name: str, arguments: Mapping[str, Any], names: RunNames) -> Reply:
+        """A direct call of a tool; `small` says which are offered."""
+        return await self._runtime.call(name, arguments, names=names)
 
     async def search(self, query: str, detail: Detail) -> str:
         """Matching tools as text for a model; waits a while for servers that are connecting."""

@@ -20,7 +20,7 @@ from toolfold import errors
 from toolfold.errors import EngineCrashed, ToolfoldError, entry_for
 from toolfold.interfaces.mcp.client_program import McpProgram
 from toolfold.interfaces.mcp.prompt_texts import ENTRY_NAME, WAIT_NAME
-from toolfold.models import MIB, File, Outcome
+from toolfold.models import MIB, File, Outcome, Reply
 from toolfold.outcome_views import describe_media, images_in, sounds_in
 from toolfold.prompts.wording import first_line, lessons
 from toolfold.service.answer_memory import BoundedMemory
@@ -108,6 +108,18 @@ def to_result(
     ]
     content += [types.ResourceLink(name=file.name, uri=uri, mime_type=file.mime, size=file.size) for uri, file in files]
     return types.CallToolResult(content=content, is_error=has_failed)
+
+
+def reply_result(reply: Reply) -> types.CallToolResult:
+    """A direct call's reply: text, or JSON as text, and the pictures in it."""
+    if reply.error is not None:
+        return failed(reply.error)
+    value = reply.value
+    text = value if isinstance(value, str) else json.dumps(describe_media(value), ensure_ascii=False)
+    pictures = [
+        types.ImageContent(data=base64.b64encode(data).decode(), mime_type=mime) for mime, data in images_in(value)
+    ]
+    return types.CallToolResult(content=[types.TextContent(text=text), *pictures])
 
 
 def running_result(program: McpProgram) -> types.CallToolResult:

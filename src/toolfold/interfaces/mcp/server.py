@@ -36,7 +36,7 @@ from toolfold.interfaces.mcp.client_sessions import (
     owner_of,
 )
 from toolfold.interfaces.mcp.offered_tools import Offer
-from toolfold.interfaces.mcp.outcome_results import ClientFiles, StoredFile, failed, to_mcp, to_result
+from toolfold.interfaces.mcp.outcome_results import ClientFiles, StoredFile, failed, reply_result, to_mcp, to_result
 from toolfold.interfaces.mcp.program_tasks import (
     ANSWER_WAIT_SECONDS,
     Tasks,
@@ -204,13 +204,23 @@ class McpServer:
             tools.append(_SEARCH_TOOL)
         if tells_to_wait:
             tools.append(_WAIT_TOOL)
-        return types.ListToolsResult(tools=[*tools, *self.extra_tools])
+        offered = [
+            types.Tool(
+                name=spec.name, description=spec.description, input_schema=dict(spec.input_schema),
+                annotations=types.ToolAnnotations(read_only_hint=True),
+            )
+            for spec in self._offer.small(client_of(context))
+        ]  # fmt: skip
+        return types.ListToolsResult(tools=[*tools, *offered, *self.extra_tools])
 
     async def _call_tool(self, context: Context, params: types.CallToolRequestParams) -> CallToolResponse:
         arguments = params.arguments or {}
         try:
             if params.name == prompt_texts.SEARCH_NAME:
                 return await self._search(arguments)
+            if any(params.name == spec.name for spec in self._offer.small(client_of(context))):
+                names = RunNames.within(params.meta or {}, "toolfold/")
+                return reply_result(await self._offer.call(params.name, arguments, names))
             if params.name not in (prompt_texts.ENTRY_NAME, prompt_texts.WAIT_NAME):
                 raise MCPError(types.INVALID_PARAMS, f"Unknown tool: {params.name}")
             is_wait = params.name == prompt_texts.WAIT_NAME

@@ -85,7 +85,7 @@ def create_mcp_server(
         left_out=left_out_servers(config),
         describing=DescriptionWriter(
             is_contract=config.mcp.description == "contract", max_characters=config.mcp.max_characters,
-            history=runtime.catalog.learning.lessons, files=files,
+            history=runtime.catalog.learning.lessons, files=files, offers_small=config.mcp.offers_small,
         ),
     )  # fmt: skip
     mcp_server = McpServer(

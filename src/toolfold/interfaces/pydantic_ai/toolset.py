@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import secrets
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from os import PathLike
 from typing import Any, Final, NotRequired, Self, Unpack
@@ -34,6 +34,7 @@ from toolfold.engines.base import Engine
 from toolfold.errors import ToolfoldError, UsageError
 from toolfold.execution.registry import drive
 from toolfold.interfaces.pydantic_ai.allowed_callers import (
+    MARK,
     callers_of,
     listing_for_code,
     listing_siblings,
@@ -51,7 +52,14 @@ from toolfold.interfaces.pydantic_ai.nested_calls import (
 from toolfold.interfaces.pydantic_ai.outcome_returns import RUN_CODE, RUN_CODE_SCHEMA, to_exception, to_retry, to_return
 from toolfold.interfaces.pydantic_ai.runtime_pool import RuntimePool, with_unique_names
 from toolfold.interfaces.pydantic_ai.tool_search import SEVERAL, searches_of, toolsets_of
-from toolfold.interfaces.tool_prompt import Form, language_of, with_language
+from toolfold.interfaces.tool_prompt import (
+    OFFERED_RULE,
+    Form,
+    language_of,
+    small_tools,
+    with_language,
+    without_offered,
+)
 from toolfold.ledger.base import Ledger
 from toolfold.models import File, Language, Limits, Outcome, Paused, RunNames
 from toolfold.runtime import Runtime
@@ -105,6 +113,7 @@ class CodeModeToolset(WrapperToolset[AgentDepsT]):
         languages: What programs may be written in; with `bash` among them, the model may choose it.
         files: In the working directory of every program. The model is told what is in them: columns and types, sheets,
             rows, as a guest reads it.
+        offers_small: Also offer, for direct calls, tools without a mark that only read and have replied little so far.
     """
 
     engine: str | Engine = "auto"
@@ -120,6 +129,7 @@ class CodeModeToolset(WrapperToolset[AgentDepsT]):
     files: Sequence[File] = ()
     yield_after_seconds: float | None = None
     languages: Collection[Language] = frozenset({"python"})
+    offers_small: bool = False
     # A field, so that the copies that Pydantic AI makes for each run share it.
     _pool: RuntimePool | None = field(default=None, repr=False, compare=False)
 
@@ -181,13 +191,23 @@ class CodeModeToolset(WrapperToolset[AgentDepsT]):
             raise UserError(f"a tool is named {RUN_CODE!r}, which is the name of code mode's own; rename yours")
         specs = with_unique_names(spec_of(tool.tool_def) for tool in in_code.values())
         snapshot = await self.home.learned_snapshot(ctx.conversation_id or ctx.run_id or "")
+        small: set[str] = set()
+        if self.offers_small:
+            unmarked = {
+                name for name in tools if name in in_code and not (tools[name].tool_def.metadata or {}).get(MARK)
+            }
+            candidates = [replace(spec, allowed_callers="both") for spec in specs if spec.name in unmarked]
+            small = {spec.name for spec in small_tools(candidates, snapshot)}
+            offered |= {name: tools[name] for name in tools if name in small}
+            specs = tuple(without_offered(specs, small))
+        description = self.home.description(
+            specs, self.budget_characters, self.signatures, snapshot, await self.home.files_text(self.files)
+        )
         offered[RUN_CODE] = _RunCode(
             toolset=self,
             tool_def=ToolDefinition(
                 name=RUN_CODE,
-                description=self.home.description(
-                    specs, self.budget_characters, self.signatures, snapshot, await self.home.files_text(self.files)
-                ),
+                description=f"{description}\n\n{OFFERED_RULE}" if small else description,
                 parameters_json_schema=with_language(RUN_CODE_SCHEMA) if "bash" in self.languages else RUN_CODE_SCHEMA,
                 metadata={"code_arg_name": "code", "code_arg_language": "python"},
             ),
@@ -424,6 +444,7 @@ class CodeModeOptions(TypedDict, total=False):
     files: Sequence[File]
     yield_after_seconds: float | None
     languages: Collection[Language]
+    offers_small: bool
 
 
 def split_by_caller(
