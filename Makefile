@@ -222,6 +222,17 @@ test.ray: $(stamp)
 test.ray-part: $(stamp)
 	@PYTHONPATH=src:. $(python) -m tests.ray --part $(ARGS)
 
+release_venv := build/venv-release
+
+test.release:
+	$(checked_python)
+	@if test $(release_venv)/.stamp -nt requirements/release.txt || { echo "setting up $(release_venv) (once)"; \
+	    $(PYTHON) -m venv --clear $(release_venv) \
+	    && $(release_venv)/bin/python -m pip install -qq --disable-pip-version-check -r requirements/release.txt \
+	    && touch $(release_venv)/.stamp; }; then \
+	  $(release_venv)/bin/python -m tests.release; \
+	else echo "NOT RUN: requirements/release.txt could not be installed; the lines above say why"; fi
+
 rewards_venv := build/venv-rewards
 
 test.rewards: $(stamp)
@@ -307,7 +318,7 @@ bench.start: $(stamp)
 
 requirements.package:
 	@PATH="$(VENV)/bin:$$PATH"; command -v uv >/dev/null || { echo "make: uv not found; install it with 'pip install uv'" >&2; exit 1; }; \
-	for name in base all dev ray docs; do \
+	for name in base all dev ray docs release; do \
 	  uv pip compile --quiet --upgrade --universal --python-version 3.11 --no-annotate --no-emit-package toolfold \
 	    --custom-compile-command "make requirements" requirements/$$name.in --output-file requirements/$$name.txt || exit 1; \
 	done
