@@ -1,7 +1,7 @@
 """Metadata hook of the build: links of the package to the repository that builds it.
 
-The address is `TOOLFOLD_REPOSITORY_URL`, which the release workflow sets. Without it the package has no links, and links
-in its README stay relative.
+The address is `TOOLFOLD_REPOSITORY_URL`, which the release workflow sets. Without it the package has no links, and
+links in its README stay relative.
 """
 
 import os

@@ -133,7 +133,8 @@ def _build_image_by_hand(folder: Path) -> None:
         "XDG_CACHE_HOME": str(state), "PATH": os.environ["PATH"], "HOME": str(state),
     }  # fmt: skip
     state.mkdir(mode=0o700)
-    command = [place / "bin/toolfold", "serve", "--config", context / "deploy/toolfold.yaml", "--port", "0"]
+    config = context / "deploy/toolfold.yaml"
+    command = [str(place / "bin/toolfold"), "serve", "--config", str(config), "--port", "0"]
     with subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True) as server:
         assert server.stderr is not None
         lines = iter(server.stderr.readline, "")
@@ -144,9 +145,8 @@ def _build_image_by_hand(folder: Path) -> None:
         server.terminate()
         server.stderr.read()
     _check(server.returncode == 0, f"the server ended with {server.returncode}")
-    print(
-        f"image, by hand: {len(sources)} sources, installed in {taken:.0f} s; doctor: {output.splitlines()[-1]}; /health: {health}"
-    )
+    last_line = output.splitlines()[-1]
+    print(f"image, by hand: {len(sources)} sources, installed in {taken:.0f} s; doctor: {last_line}; /health: {health}")
     print("NOT RUN: docker build itself, and the image for aarch64: no Docker here")
 
 
