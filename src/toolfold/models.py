@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, TypedDict
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, TypedDict, Unpack
 
 import msgspec
 
@@ -315,6 +315,16 @@ class ProgramOptions(RunNames, frozen=True, kw_only=True):
     """These two as in `Program`."""
     language: Language = "python"
     """`bash` runs in a jail in which programs start processes; see `docs/bash.md`."""
+
+    @staticmethod
+    def to_rerun(start: StartRecord, **changes: Unpack[ProgramKeywords]) -> ProgramOptions:
+        """Those of an execution on record, to run it or a corrected program beside its record."""
+        options = ProgramOptions(
+            files=start.files, limits=start.limits, tenant=start.tenant, rerun_of=start.execution_id,
+            stdin=start.program.stdin, clock=start.program.clock, language=start.program.language,
+            **{name: getattr(start, name) for name in RunNames.__struct_fields__},
+        )  # fmt: skip
+        return msgspec.structs.replace(options, **changes)
 
 
 class StartOptions(ProgramOptions, frozen=True, kw_only=True):

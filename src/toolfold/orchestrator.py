@@ -1,7 +1,7 @@
 """The public names of the orchestrator interface; see `toolfold.interfaces.orchestrator`."""
 
-from toolfold.interfaces.orchestrator.definitions import ToolCatalog, ToolDefinition, ToolParameter
 from toolfold.interfaces.orchestrator.executor import ProgrammaticToolExecutor, call_tool
+from toolfold.interfaces.orchestrator.tool_definitions import ToolCatalog, ToolDefinition, ToolParameter
 from toolfold.interfaces.orchestrator.workers import MCPClientShim, StubGenerator, call_context, function_map, tool_map
 
 __all__ = [

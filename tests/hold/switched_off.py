@@ -16,7 +16,7 @@ import jwt
 import msgspec
 
 from toolfold import check_runner
-from toolfold.engines.process import cgroup, process_tree
+from toolfold.engines.process import cgroup, resource_watch
 from toolfold.execution.pauses import PausedMemory
 from toolfold.interfaces.cli import main
 from toolfold.interfaces.http import app, file_routes, request_models, server_setup
@@ -145,10 +145,10 @@ def _weight() -> None:
 
 
 @for_attacks("hostile_shell")
-def _process_tree() -> None:
+def _resource_watch() -> None:
     """neither the kernel nor the host adds up what the processes of a bash program use"""
     cgroup.CgroupMaker._move = nothing  # type: ignore[method-assign]
-    process_tree.TreeWatch._look = nothing  # type: ignore[method-assign]
+    resource_watch.TreeWatch._look = nothing  # type: ignore[method-assign]
 
 
 @for_attacks("large_arguments")

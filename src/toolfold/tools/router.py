@@ -4,7 +4,7 @@ The path of a call is a chain of steps, outermost first:
 
     find → may this caller → policy → check the arguments → [the wrappers] → time out → call → shape
 
-`wrappers.wrappers` has the wrappers and their order. A call of a program may have waited for its turn
+`router_steps.wrappers` has the wrappers and their order. A call of a program may have waited for its turn
 before it comes here: `toolfold.execution.calls` limits how many are in flight.
 A chain is built once per tool, at its first call; a step that has nothing to do for a tool is left out of it.
 """

@@ -17,7 +17,7 @@ from typing import Any
 
 from tests.clients.claude_code.cli import ROOT, SEARCH, STOP, WAIT, Case, Seen, program_of, run, text
 from tests.clients.claude_code.deciding import asking, person
-from toolfold.interfaces.mcp.approval_questions import CLIENT_ROUNDS, NO_MORE_QUESTIONS
+from toolfold.interfaces.mcp.client_questions import CLIENT_ROUNDS, NO_MORE_QUESTIONS
 
 KEPT_CHARACTERS = 4_096
 """Claude Code cuts a description there."""

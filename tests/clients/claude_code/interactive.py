@@ -31,7 +31,7 @@ from tests.clients.claude_code.cli import (
 )
 from tests.clients.claude_code.deciding import PAYING
 from tests.clients.claude_code.model import Model
-from toolfold.interfaces.mcp.approval_questions import CLIENT_ROUNDS, NO_MORE_QUESTIONS
+from toolfold.interfaces.mcp.client_questions import CLIENT_ROUNDS, NO_MORE_QUESTIONS
 
 GIVES_UP = "still required input"
 """What the CLI says of a server that asks for longer than it wants to be asked."""

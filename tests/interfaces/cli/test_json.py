@@ -31,7 +31,7 @@ COMMANDS: dict[str, tuple[list[str], list[str]]] = {
     "tools learn": (["colors", "--tools", "untyped.py"], ["name", "description", "signature", "tool", "input_schema",
         "output_schema", "read_only", "destructive", "source"]),
     "runs list": ([], ["execution_id", "state", "status", "began_at", "seconds", "calls", "first_line", "session",
-        "tenant", "interface", "failed", "saved_bytes", "lanes"]),
+        "tenant", "interface", "failed", "saved_bytes", "lanes", "title", "tags", "user", "conversation", "model"]),
     "runs --json show": (["ID"], ["execution_id", "state", "began_at", "engine", "isolation", "session", "tenant",
         "rerun_of", "program", "tools", "calls", "open_calls", "approvals", "outcome"]),
     "runs show": (["ID"], ["execution_id", "state", "began_at", "engine", "isolation", "session", "tenant", "rerun_of",
@@ -44,9 +44,11 @@ COMMANDS: dict[str, tuple[list[str], list[str]]] = {
         "stderr_cut_bytes", "problem", "calls", "files", "engine", "isolation", "seconds", "context_saved", "hints",
         "unmade_calls"]),
     "libraries list": ([], []),
+    "ledger reindex": ([], ["executions"]),
     "libraries check": ([], ["sets", "imports"]),
 }  # fmt: skip
 NEED_MORE = {
+    "eval": [],
     "ledger rekey": ["--new-key-env", "NO_SUCH_VARIABLE"],
     "libraries sync": [],
     "runs show": ["no-such-id"],

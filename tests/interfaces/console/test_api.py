@@ -141,11 +141,11 @@ async def test_a_decision_that_does_not_fit_counts_for_nothing(
 async def test_a_corrected_program_runs_without_making_its_calls_again(
     console: Console, runtime: Runtime, till: Till
 ) -> None:
-    first = asyncio.create_task(runtime.run("await pay(amount=1)\nawait price('broken')\n"))
+    first = asyncio.create_task(runtime.run("await pay(amount=1)\nawait price('broken')\n", stdin="Ann\n"))
     (question,) = await questions(console, 1)
     await console.post("approvals", {"decisions": [choice(question)]})
     failed = await first
-    fixed = "print(await pay(amount=1), await price('fine'))\n"
+    fixed = "print(input(), await pay(amount=1), await price('fine'))\n"
 
     checked = await console.post("check", {"text": "print(await prise('x'))"})
     started = (await console.post(f"executions/{failed.execution_id}/rerun", {"text": fixed})).json()["execution_id"]
@@ -155,7 +155,7 @@ async def test_a_corrected_program_runs_without_making_its_calls_again(
         await asyncio.sleep(0.02)
 
     assert checked.json()["problem"]["message"] == "no tool 'prise'; did you mean 'price'?"
-    assert (run["outcome"]["stdout"], run["rerun_of"]) == ("paid 1 4\n", failed.execution_id)
+    assert (run["outcome"]["stdout"], run["rerun_of"]) == ("Ann paid 1 4\n", failed.execution_id)
     assert till.paid == [1]
 
 

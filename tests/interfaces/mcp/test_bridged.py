@@ -11,7 +11,7 @@ from mcp import Client
 
 from tests.interfaces.mcp.conftest import ERAS, descendants, left_of, run, texts
 from toolfold.config import parse_config
-from toolfold.interfaces.mcp.approval_questions import NO_MORE_QUESTIONS
+from toolfold.interfaces.mcp.client_questions import NO_MORE_QUESTIONS
 from toolfold.interfaces.mcp.server_setup import create_mcp_server
 
 SERVERS = Path(__file__).parents[2] / "sources" / "mcp"

@@ -9,7 +9,7 @@ from mcp import Client
 from mcp.client._input_required import DEFAULT_INPUT_REQUIRED_MAX_ROUNDS
 
 from tests.interfaces.mcp.conftest import ERAS, FakeBridge, Server, bridged, run, texts
-from toolfold.interfaces.mcp.approval_questions import CLIENT_ROUNDS
+from toolfold.interfaces.mcp.client_questions import CLIENT_ROUNDS
 from toolfold.tools.policy import Policy
 
 FORM = types.ElicitRequestFormParams(message="Your name?", requested_schema={"type": "object", "properties": {}})

@@ -21,8 +21,7 @@ from types import ModuleType
 from typing import Any, Final, Literal, TypeAlias
 
 from toolfold.engines.base import Called, Died, Ended, Event, Order, Printed, Waiting
-from toolfold.engines.monty import calls
-from toolfold.engines.monty.calls import (
+from toolfold.engines.monty.program_state import (
     CLOCKS,
     MontyCalls,
     MontyClock,
@@ -30,6 +29,8 @@ from toolfold.engines.monty.calls import (
     OverLimitError,
     Timers,
     Toolbox,
+    ended,
+    error_text,
     stub,
     time_for,
     timer_of,
@@ -341,9 +342,9 @@ class Driver:
         except OverLimitError as over:
             return Ended(status="limit", problem=over.problem)
         except (self._monty.MontyRuntimeError, self._monty.MontySyntaxError) as error:
-            last = calls.ended(error, text, self._order.limits)
+            last = ended(error, text, self._order.limits)
             if last.status in ("failed", "limit"):
-                self._outbox.post(Printed(calls.error_text(error, text) + "\n", "stderr", is_report=True))
+                self._outbox.post(Printed(error_text(error, text) + "\n", "stderr", is_report=True))
             return last
 
     def _first_step(self, session: _Session, text: str) -> Step:

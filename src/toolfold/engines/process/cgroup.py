@@ -7,7 +7,7 @@ Rules:
    processes may limit others, so this process and its children first go into `HOST`. No other process is moved.
 3. Each is removed when its guest has ended. What a killed host leaves is empty, because its guests die with it: the
    next host removes it, by the process id and start time in its name, and never ends a process for that.
-4. Where there is none, the host adds the memory up: see `process_tree`. `toolfold doctor` says why.
+4. Where there is none, the host adds the memory up: see `resource_watch`. `toolfold doctor` says why.
 
 To move a process may take milliseconds, because other processors must take notice: a thread does it.
 """
@@ -24,7 +24,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Final
 
-from toolfold.engines.process.process_tree import descendants
+from toolfold.engines.process.resource_watch import descendants
 from toolfold.models import Limits
 
 HOST: Final = "toolfold-host"

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from toolfold.engines.process.engine import GuestLease
     from toolfold.engines.process.guest import Usage
-    from toolfold.engines.process.process_tree import TreeWatch
+    from toolfold.engines.process.resource_watch import TreeWatch
 
 
 UNREAD_REPLIES_BYTES: Final = 64 * 1024 * 1024
@@ -92,7 +92,7 @@ class ProcessRun:
         self._look_ahead = LookAhead(sock, lease.pool, is_started=lease.is_prepared)
         self._replies = Replies(self._reply, self._look_ahead.answered, limits.reply_bytes)
         if order.program.language == "bash":
-            from toolfold.engines.process.process_tree import TreeWatch  # noqa: PLC0415  # for bash programs alone
+            from toolfold.engines.process.resource_watch import TreeWatch  # noqa: PLC0415  # for bash programs alone
 
             self._watch = TreeWatch(lease.guest, limits, self._stop_tree)
         if lease.is_ready:  # as nearly always, and then there is nothing to await

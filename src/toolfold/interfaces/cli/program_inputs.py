@@ -3,6 +3,7 @@
 import math
 import mimetypes
 import os
+import secrets
 import stat
 import sys
 import time
@@ -13,7 +14,7 @@ from pathlib import Path
 from typing import Any, Final, Self
 
 from toolfold.errors import UsageError
-from toolfold.models import MIB, File, Language, Limits
+from toolfold.models import MIB, File, Language, Limits, ProgramOptions
 
 _LONGEST_TIMEOUT_SECONDS: Final = 86_400
 _BINARY: Final = "application/octet-stream"
@@ -158,6 +159,15 @@ class RunOptions:
     @property
     def language(self) -> Language:
         return self.lang or ("bash" if self.program.endswith(".sh") else "python")
+
+    def program_options(self, limits: Limits) -> ProgramOptions:
+        """What the program is run with, under a new id."""
+        return ProgramOptions(
+            files=read_files(self.files, limits),
+            limits=limits,
+            execution_id=secrets.token_hex(8),
+            language=self.language,
+        )
 
     # Any: each option has its own type.
     @classmethod

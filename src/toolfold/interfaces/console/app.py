@@ -43,9 +43,8 @@ from toolfold.interfaces.http.responses import json_response, refusal_of
 from toolfold.interfaces.http.settings import Settings
 from toolfold.interfaces.server.stop_signals import is_loopback
 from toolfold.ledger.base import Ledger
-from toolfold.ledger.execution_summaries import NAMES
 from toolfold.ledger.remote_approval import LedgerApproval, decide
-from toolfold.models import MIB, Outcome
+from toolfold.models import MIB, Outcome, ProgramOptions
 from toolfold.runtime import Runtime
 from toolfold.service.owners import spawn
 from toolfold.tools.tool import Decision, Tool
@@ -251,9 +250,8 @@ class Actions(Routes):
         async with AsyncExitStack() as stack:
             await stack.enter_async_context(self._gate.turn(start.tenant, partial(wait_for_hangup, request)))
             started = await self._runtime.start(
-                text, background=True, files=start.files, limits=start.limits, rerun_of=execution_id, repeat=(),
-                tenant=start.tenant, language=start.program.language, **{name: getattr(start, name) for name in NAMES},
-            )  # fmt: skip
+                text, background=True, options=ProgramOptions.to_rerun(start, repeat=())
+            )
             spawn(_until_over(started, stack.pop_all()), self._reruns)
         step = await started.wait(_SETTLE_SECONDS)
         # The page shows its record, which begins once there is a sandbox; the first of a language has to wait for it.

@@ -16,7 +16,7 @@ import msgspec
 
 from toolfold.errors import ToolRefused, UsageError
 from toolfold.execution.registry import Answers, drive, refuse_approvals
-from toolfold.interfaces.mcp.approval_questions import CLIENT_ROUNDS, ClientQuestions, approval_form, decision_of
+from toolfold.interfaces.mcp.client_questions import CLIENT_ROUNDS, ClientQuestions, approval_form, decision_of
 from toolfold.models import (
     Call,
     CallRecord,

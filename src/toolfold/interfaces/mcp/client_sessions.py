@@ -18,8 +18,8 @@ from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
 from pydantic import ValidationError
 
 from toolfold.errors import ToolRefused
-from toolfold.interfaces.mcp.approval_questions import can_elicit
 from toolfold.interfaces.mcp.client_program import CURRENT, McpProgram
+from toolfold.interfaces.mcp.client_questions import can_elicit
 from toolfold.interfaces.mcp.offered_tools import SAFE_CHARACTERS, description_limit
 from toolfold.models import Json
 from toolfold.service.answer_memory import BoundedMemory

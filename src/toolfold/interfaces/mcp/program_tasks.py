@@ -24,8 +24,8 @@ from mcp.shared.exceptions import MCPError
 from pydantic import TypeAdapter, ValidationError
 
 from toolfold.errors import ToolfoldError, UsageError
-from toolfold.interfaces.mcp.approval_questions import CLIENT_ROUNDS, Question
 from toolfold.interfaces.mcp.client_program import McpProgram
+from toolfold.interfaces.mcp.client_questions import CLIENT_ROUNDS, Question
 from toolfold.interfaces.mcp.client_sessions import Context, ask, is_legacy, owner_of
 from toolfold.interfaces.mcp.outcome_results import running_result, superseded_result
 from toolfold.models import Json, Outcome

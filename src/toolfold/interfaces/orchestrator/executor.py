@@ -20,7 +20,7 @@ import msgspec
 from toolfold import fork_safety
 from toolfold.errors import ToolNotFound, UsageError
 from toolfold.execution.request import RuntimeSettings, change_settings
-from toolfold.interfaces.orchestrator.definitions import ToolCatalog, ToolDefinition
+from toolfold.interfaces.orchestrator.tool_definitions import ToolCatalog, ToolDefinition
 from toolfold.interfaces.orchestrator.workers import (
     Inside,
     OutermostProgram,

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, Final, TypeAlias
 
 from toolfold.errors import ToolError, ToolNotFound, ToolRefused, UsageError
-from toolfold.interfaces.orchestrator.definitions import ToolCatalog, ToolDefinition
+from toolfold.interfaces.orchestrator.tool_definitions import ToolCatalog, ToolDefinition
 from toolfold.models import Call, CallRecord, Limits, ToolSpec, Value
 from toolfold.prompts.python_stubs import Stub, write_tree
 from toolfold.sources.agent_tools import ask_agent

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-import secrets
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
@@ -18,7 +17,7 @@ from toolfold.errors import UsageError
 from toolfold.interfaces.cli.command_process import Exit, complain, exit_of_status, run_until_stopped, write_json
 from toolfold.interfaces.cli.command_setup import choose_engine, nearest_config, open_for_command, runtime_factory
 from toolfold.interfaces.cli.outcome_output import call_line, prepare_folder, print_text, save_files, unsaved_line
-from toolfold.interfaces.cli.program_inputs import RunOptions, limits_for, read_files, read_program, with_limits
+from toolfold.interfaces.cli.program_inputs import RunOptions, limits_for, read_program, with_limits
 from toolfold.models import CallRecord, Limits, Outcome, ProgramOptions
 
 if TYPE_CHECKING:
@@ -101,11 +100,7 @@ def _prepare(options: RunOptions) -> RunSetup:
     default_limits = with_limits((*options.limits, *memory), None if config is None else config.program_limits)
     limits = limits_for(options.timeout_seconds, as_json=options.as_json, default_limits=default_limits)
     text = options.code if options.code is not None else read_program(options.program, limits)
-    files = read_files(options.files, limits)
-    program_options = ProgramOptions(
-        files=files, limits=limits, execution_id=secrets.token_hex(8), language=options.language
-    )
-    return RunSetup(config, engine_arguments, limits, text, program_options)
+    return RunSetup(config, engine_arguments, limits, text, options.program_options(limits))
 
 
 @contextmanager

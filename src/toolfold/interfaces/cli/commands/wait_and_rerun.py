@@ -25,7 +25,6 @@ from toolfold.interfaces.cli.live_terminal import OutputPrinter
 from toolfold.interfaces.cli.outcome_output import format_call, prepare_folder
 from toolfold.interfaces.cli.program_inputs import RunOptions, limits_for, read_program
 from toolfold.ledger.base import ExecutionHistory, Ledger, Moment, Story
-from toolfold.ledger.execution_summaries import NAMES
 from toolfold.models import Call, Outcome, ProgramOptions
 from toolfold.service.wait_for_execution import RecordedWait
 
@@ -158,11 +157,9 @@ def rerun(
     text = read_program(options.program, limits) if options.program else start_record.program.sent_text
     if options.out is not None:
         prepare_folder(options.out)
-    program_options = ProgramOptions(
-        files=start_record.files, limits=limits, rerun_of=start_record.execution_id, repeat=repeat,
-        stdin=start_record.program.stdin, clock=start_record.program.clock, execution_id=secrets.token_hex(8),
-        language=start_record.program.language, **{name: getattr(start_record, name) for name in NAMES},
-    )  # fmt: skip
+    program_options = ProgramOptions.to_rerun(
+        start_record, limits=limits, repeat=repeat, execution_id=secrets.token_hex(8)
+    )
     engine = choose_engine(config, engine=options.engine, isolation=options.isolation, warm=1)
     outcome = execute(RunSetup(config, engine, limits, text, program_options), options)
     if isinstance(outcome, int):

@@ -1,4 +1,4 @@
-"""Tool calls and time of one program on Monty, until Monty takes the result, and its tools. Knows no thread.
+"""State of one program on Monty: its tools and calls, its errors, its clock and timers, its tape. Knows no thread.
 
 A call has two ids: ours, which count from 1 and are in the record, and Monty's, which name the future that the
 program holds. Sleeps, deadlines and the tickets of semaphores are futures, too, with an id of Monty's only.
