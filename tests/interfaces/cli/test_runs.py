@@ -125,6 +125,11 @@ def test_the_list_as_json_has_every_field(runs: Runs) -> None:
             "failed": 0,
             "saved_bytes": 0,
             "lanes": [],
+            "title": "",
+            "tags": [],
+            "user": "",
+            "conversation": "",
+            "model": "",
         }
     ]
 

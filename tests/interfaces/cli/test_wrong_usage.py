@@ -83,7 +83,7 @@ def test_each_wrong_command_line_is_answered_with_one_line_and_exit_code_2(
             "run ok.py --limit data_files=1": "toolfold: limit data_files='1' must be 16 or more\n",
             "run ok.py --limit calls": "toolfold: unknown limit 'calls'; write NAME=VALUE with one of wall_seconds, cpu_seconds, memory_bytes, output_bytes, value_bytes, sent_bytes, reply_bytes, calls, calls_in_flight, data_bytes, data_files, temp_bytes, open_files, threads, program_bytes\n",
             "run ok.py --limit calls=-1": "toolfold: limit calls='-1' must be a whole number above 0\n",
-            "run ok.py --engine jupyter": "toolfold: Invalid value for '--engine': no engine 'jupyter'; there are auto, process, monty, ray\n",
+            "run ok.py --engine jupyter": "toolfold: Invalid value for '--engine': no engine 'jupyter'; there are auto, process, wasm, monty, ray\n",
             "run ok.py --isolation docker": "toolfold: Invalid value for '--isolation': 'docker' is not one of 'namespace', 'landlock', 'none'\n",
             "run ok.py --isolation none": "toolfold: --isolation none lets a program do anything that you can do; if you mean it, add --i-accept-that-programs-can-do-anything\n",
             "run missing.py": "toolfold: no program 'missing.py'; check the path\n",

@@ -39,7 +39,8 @@ def served(folder: Path, *arguments: str, config: str = "ledger: {where: memory}
     )
     assert process.stderr is not None
     try:
-        yield process.stderr.readline().strip().removeprefix("toolfold: listening on ")
+        prefix = "toolfold: listening on "
+        yield next(line for line in process.stderr if line.startswith(prefix)).strip().removeprefix(prefix)
     finally:
         process.send_signal(signal.SIGTERM)
         _, errors = process.communicate(timeout=60)

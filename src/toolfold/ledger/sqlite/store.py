@@ -265,6 +265,7 @@ class SqliteLedger(fork_safety.ProcessOwned):
     async def search(
         self, query: base.ExecutionFilter, *, limit: int = 50, before: str = ""
     ) -> Sequence[base.ExecutionSummary]:
+        self._check_process()
         index = self.word_index() if query.words else None
         if index is not None:
             await self._writer.wait(None, lambda _: None)
