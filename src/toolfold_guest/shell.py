@@ -22,6 +22,7 @@ import select
 import signal
 import socket
 import sys
+import time
 from collections.abc import Iterator
 from typing import Any, Final, NoReturn
 
@@ -52,13 +53,14 @@ from toolfold_guest.shared.wire_format import (
 _READ_BYTES: Final = 64 * 1024
 _MOST_LINE_BYTES: Final = 4096
 """Of a call; the kernel writes as much into a pipe in one piece."""
+_FULL_FRAME_BYTES: Final = 1024 * 1024
 _LONGEST_ARGUMENT: Final = 120 * 1024
 """Of a program that bash gets as an argument; the kernel takes 128 KiB."""
 _LOOK_MILLISECONDS: Final = 2
 _PATIENCE_MILLISECONDS: Final = 2000
 """In a replay, for a call that is due before others."""
-_DRAIN_MILLISECONDS: Final = 200
-"""After the end of bash, for what its children still write, as in `> >(tee log)`."""
+_DRAIN_MILLISECONDS, _MOST_DRAIN_SECONDS = 200, 1.0
+"""After the end of bash, for what its children still write, as in `> >(tee log)`: each pause, and all of it."""
 _quote = json.encoder.encode_basestring
 
 
@@ -130,12 +132,15 @@ class _Supervisor:
         self._text = text
         self._reports_waiting = bool(options.get("report_waiting"))
         self._stdin: bytes = options.get("stdin") or b""
+        self._most_bytes: int = options["max_argument_bytes"]
         self._indexes = {bash_name(fact[0]): index for index, fact in enumerate(facts)}
         self._folder = f"{os.environ.get('TMPDIR', '/tmp')}/.toolfold"  # the guest's own
         self._outlets = Outlet(1), Outlet(2)
         self._lines = b""
         self._slots: dict[int, str] = {}
         """Of each open call, by its id."""
+        self._callers: dict[str, str] = {}
+        """The process that made the last call in each slot."""
         recorded: list[tuple[int, int, dict[str, Any]]] = options.get("recorded", [])
         self._recorded = {number: _key(index, arguments) for number, index, arguments in recorded}
         """Calls that are still to be made again, by their ids."""
@@ -343,8 +348,12 @@ class _Supervisor:
         self._send_calls()
 
     def _send_calls(self, *, in_order_of_record: bool = True) -> None:
-        calls = []
-        while self._unsent:
+        while calls := self._due_calls(in_order_of_record):
+            self._host.send(f"[{CALLS},{self._take_output()},[{','.join(calls)}],-1,null]")
+
+    def _due_calls(self, in_order_of_record: bool) -> list[str]:
+        calls: list[str] = []
+        while self._unsent and sum(map(len, calls)) < _FULL_FRAME_BYTES:
             number = self._last_sent + 1
             rest = self._unsent.pop(number, None)
             if rest is None and in_order_of_record:
@@ -356,8 +365,7 @@ class _Supervisor:
                     self._slots[number] = self._slots.pop(made)
             self._last_sent = number
             calls.append(f"[{number},{rest}]")
-        if calls:
-            self._host.send(f"[{CALLS},{self._take_output()},[{','.join(calls)}],-1,null]")
+        return calls
 
     def _end_difference(self) -> None:
         """A call that is on record never came: let the host compare it with what came instead."""
@@ -374,21 +382,26 @@ class _Supervisor:
         words = rest.split(" ")
         if slot not in SLOTS or not slot or len(words) != 3:
             return
-        _, number, name = words
+        self._callers[slot], number, name = words
         text = ""
         try:
-            with open(f"{self._folder}/arguments.{slot}", "rb") as file:
+            with open(f"{self._folder}/arguments.{slot}", "r+b") as file:
                 text = file.read().decode("utf-8", "replace").strip() or "{}"
+                file.truncate(0)
             arguments = json.loads(text)
             # What the host could not read ends the call, not the program.
-            encoded = json.dumps(arguments, ensure_ascii=False, allow_nan=False)
-            encoded.encode()
+            encoded = json.dumps(arguments, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+            size = len(encoded.encode())
         except (OSError, ValueError, RecursionError) as error:
             self._answer(slot, f"{name}: the argument is not valid JSON: {error}", is_ok=False)
             return
         if not isinstance(arguments, dict) or name not in self._indexes:
             reason = "takes one JSON object" if name in self._indexes else "no such tool in this program"
             self._answer(slot, f"{name}: {reason}, got {text[:100]}", is_ok=False)
+            return
+        if size > self._most_bytes:
+            text = f"the arguments of {name!r} take {size} bytes; the limit is {self._most_bytes}"
+            self._answer(slot, text, is_ok=False)
             return
         line_number = number if number.isdigit() and len(number) < 8 else "0"
         index = self._indexes[name]
@@ -427,10 +440,17 @@ class _Supervisor:
             self._answer(slot, _compact(message[3]) if message[2] else str(message[3]), is_ok=message[2])
 
     def _answer(self, slot: str, text: str, *, is_ok: bool) -> None:
-        self._write(f"value.{slot}", text)
+        if not _is_alive(self._callers[slot]):  # as behind `timeout`
+            os.write(self._free, slot.encode())
+            return
+        status = b"0" if is_ok else b"1"
+        try:
+            self._write(f"value.{slot}", text)
+        except OSError:  # the program has filled /tmp
+            status = b"2"
         if slot not in self._replies:
             self._replies[slot] = os.open(f"{self._folder}/reply.{slot}", os.O_RDWR)
-        os.write(self._replies[slot], b"0" if is_ok else b"1")
+        os.write(self._replies[slot], status)
 
     # output and end
 
@@ -457,10 +477,13 @@ class _Supervisor:
 
     def _end(self) -> None:
         """What has been written is read; what the program left running ends."""
-        while self._streams and self._poll_streams():
+        deadline = time.monotonic() + _MOST_DRAIN_SECONDS
+        while self._streams and time.monotonic() < deadline and self._poll_streams():
             pass
         with contextlib.suppress(ProcessLookupError):
             os.kill(-1, signal.SIGKILL)
+        while self._streams and self._poll_streams():
+            pass
         cut = ",".join(str(outlet.cut_bytes) for outlet in self._outlets)
         status, error = ("finished", "") if self._status == 0 else ("exit", _describe(self._status or 0))
         self._host.send(f'[{ENDED},{self._take_output()},"{status}",null,{_quote(error)},[{cut}]]')
@@ -486,6 +509,14 @@ def _compact(value: Any) -> str:
         with contextlib.suppress(ValueError):
             value = json.loads(value)
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=repr)
+
+
+def _is_alive(process: str) -> bool:
+    try:
+        os.kill(int(process), 0)
+    except (OSError, ValueError, OverflowError):
+        return False
+    return True
 
 
 def _describe(status: int) -> str:

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from toolfold_guest.shared.bash_functions import ABSENT, FOLDER_VARIABLE, bash_name
+from toolfold_guest.shared.bash_functions import ABSENT, FOLDER_VARIABLE, NO_ROOM, NOT_CALLED, bash_name
 
 
 class ToolError(Exception):
@@ -50,16 +50,25 @@ def _path(name: str) -> str:
 def _call(name: str, arguments: str) -> Any:
     with open(_path("free"), "rb", buffering=0) as pipe:
         slot = pipe.read(1).decode()
-    with open(_path(f"arguments.{slot}"), "w", encoding="utf-8") as file:
-        file.write(arguments)
+    try:
+        with open(_path(f"arguments.{slot}"), "w", encoding="utf-8") as file:
+            file.write(arguments)
+    except OSError:
+        _release(slot)
+        raise ToolError(f"{name}: {NOT_CALLED}") from None
     with open(_path("calls"), "wb", buffering=0) as pipe:
         pipe.write(f"{slot} {os.getpid()} 0 {name}\n".encode())
     with open(_path(f"reply.{slot}"), "rb", buffering=0) as pipe:
         status = pipe.read(1)
-    with open(_path(f"value.{slot}"), encoding="utf-8") as file:
+    with open(_path(f"value.{slot}"), "r+", encoding="utf-8") as file:
         text = file.read()
+        file.truncate(0)
+    _release(slot)
+    if status != b"0":
+        raise ToolError(text if status == b"1" else f"{name}: {NO_ROOM}")
+    return json.loads(text)
+
+
+def _release(slot: str) -> None:
     with open(_path("free"), "wb", buffering=0) as pipe:
         pipe.write(slot.encode())
-    if status != b"0":
-        raise ToolError(text)
-    return json.loads(text)

@@ -3,8 +3,9 @@
 A call is made with builtins alone, so it starts no process. The supervisor (`toolfold_guest.shell`) makes a folder with
 named pipes: `free` holds a letter for each free slot, `calls` takes a line for each call, and `reply.X` is where the
 caller of slot X waits for a status of one letter. Arguments and replies are files of their own, `arguments.X` and
-`value.X`: bash reads a pipe byte by byte, and a file at once. The same folder serves subshells, background jobs,
-`xargs`, other scripts, and `python3` (`toolfold_guest.shell_client`).
+`value.X`: bash reads a pipe byte by byte, and a file at once. The reader of a long one empties it, because slots take
+turns. The same folder serves subshells, background jobs, `xargs`, other scripts, and `python3`
+(`toolfold_guest.shell_client`).
 """
 
 import re
@@ -44,31 +45,38 @@ SLOTS: Final = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
 FOLDER_VARIABLE: Final = "TOOLFOLD_CALLS"
 ABSENT: Final = "; a client may send only the tools that it sees called as commands, or that its model lists"
 """In the error of a call whose tool is not part of the program's request."""
+NOT_CALLED: Final = "/tmp has no room for its arguments; it was not called"
+NO_ROOM: Final = "it was called, but /tmp has no room for its reply"
 _LAUNCHER: Final = re.compile(r"\b(?:xargs|timeout|nohup|nice|env|exec|execdir)\b((?:\\\n|[^|;&\n])*)")
 _TOOL: Final = re.compile(r"(?<![\w./=$'\"-])[A-Za-z]\w*_\w+(?![\w./=(])")
 """A name that hardly is that of anything but a tool."""
 
 # Options and traps of the program do not count in here: a trace would show it, and `set -e` would end it. What fails
 # for the program is the function itself, with the message on stderr, as a command does.
+_QUIET: Final = "{ builtin local - LC_ALL=C IFS=' '; builtin set +eETuxv; } 2>/dev/null"
 _CALL: Final = """\
 __toolfold_call() {
-  { local -; set +euxv; } 2>/dev/null
-  builtin local LC_ALL=C IFS=' ' __slot __status __reply __arguments="${2-}"
+  builtin local __slot __status __reply __arguments="${2-}"
   if (( $# > 2 )); then
     builtin printf '%s: takes one JSON object, got %d arguments\\n' "$1" "$(( $# - 1 ))" >&2; builtin return 2
   fi
   builtin read -r -N 1 __slot < "$TOOLFOLD_CALLS/free"
-  builtin printf '%s' "$__arguments" > "$TOOLFOLD_CALLS/arguments.$__slot"
+  if ! { builtin printf '%s' "$__arguments" > "$TOOLFOLD_CALLS/arguments.$__slot"; } 2>/dev/null; then
+    builtin printf '%s' "$__slot" > "$TOOLFOLD_CALLS/free"
+    builtin printf '%s: NOT_CALLED\\n' "$1" >&2; builtin return 1
+  fi
   builtin printf '%s %s %s %s\\n' "$__slot" "$BASHPID" "${BASH_LINENO[1]-0}" "$1" > "$TOOLFOLD_CALLS/calls"
   builtin read -r -N 1 __status < "$TOOLFOLD_CALLS/reply.$__slot"
   builtin mapfile -d '' -t __reply < "$TOOLFOLD_CALLS/value.$__slot"
+  [[ $__status == 2 ]] && __reply="$1: NO_ROOM"
+  (( ${#__reply} > 4095 )) && : > "$TOOLFOLD_CALLS/value.$__slot"
   builtin printf '%s' "$__slot" > "$TOOLFOLD_CALLS/free"
   if [[ $__status == 0 ]]; then builtin printf '%s\\n' "${__reply[0]-}"; builtin return 0; fi
   builtin printf '%s\\n' "${__reply[0]-}" >&2
   builtin return 1
 }
 command_not_found_handle() {
-  { local -; set +euxv; } 2>/dev/null
+  { builtin local -; builtin set +euxv; } 2>/dev/null
   local __file __hint __place="$0: line ${BASH_LINENO[0]}"
   for __file in $(builtin type -aP -- "$1"); do
     [[ $__file == "$TOOLFOLD_CALLS"/* ]] || builtin exec "$__file" "${@:2}"
@@ -92,7 +100,10 @@ def bash_name(name: str) -> str:
 def functions_text(names: Mapping[str, int]) -> str:
     """The text that every shell of the program reads first: functions by name, each with the number of its tool."""
     text = _CALL.replace("NAMES", (", ".join(names) or "none") + ABSENT)
-    return text + "".join(f'{name}() {{ __toolfold_call {name} "$@"; }}\n' for name in names)
+    text = text.replace("NOT_CALLED", NOT_CALLED).replace("NO_ROOM", NO_ROOM)
+    return text + "".join(
+        f'{name}() {{ {_QUIET}; __toolfold_call {name} "$@" || builtin return; }}\n' for name in names
+    )
 
 
 def command_text(name: str) -> str:

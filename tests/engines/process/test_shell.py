@@ -23,6 +23,30 @@ async def price(ticker: str) -> int:
     return len(ticker)
 
 
+@tool(read_only=True)
+async def repeat(count: int) -> str:
+    """A text as long as that."""
+    return "x" * count
+
+
+@tool(read_only=True)
+async def size(text: str) -> int:
+    """Length of a text."""
+    return len(text)
+
+
+QUICK = replace(Limits(), wall_seconds=20)
+FULL = """
+dd if=/dev/zero of=/tmp/full bs=4096 2>/dev/null
+price '{"ticker":"ACME"}'; echo $?
+python3 -c 'import tools; tools.price(ticker="A")' 2> error; echo $?; sed -n 's/.*ToolError: /in Python: /p' error >&2
+truncate -s -20480 /tmp/full
+repeat '{"count":1000000}'; echo $?
+rm /tmp/full
+price '{"ticker":"ACME"}'
+"""
+
+
 def bash_processes() -> set[str]:
     """Programs of sandboxes that run on this machine now."""
     found = set()
@@ -38,7 +62,7 @@ def bash_processes() -> set[str]:
 
 
 async def run(text: str, **options: Any) -> Outcome:
-    async with Runtime([price], engine="process") as runtime:
+    async with Runtime([price, repeat, size], engine="process") as runtime:
         return await runtime.run(text, language="bash", **options)
 
 
@@ -64,7 +88,7 @@ async def test_a_tool_that_the_program_was_not_given_is_named_in_one_line() -> N
     outcome = await run("python3 -c 'import tools; tools.prise(ticker=1)' 2>&1 | tail -1; cost 2>&1")
 
     assert outcome.stdout == (
-        "AttributeError: no tool 'prise'; the tools of this program are: price, search_tools; a client may send only the "
+        "AttributeError: no tool 'prise'; the tools of this program are: price, repeat, search_tools, size; a client may send only the "
         "tools that it sees called as commands, or that its model lists. Did you mean: 'price'?\n"
         "bash: line 1: cost: command not found\n"
     )
@@ -184,6 +208,74 @@ async def test_what_a_program_leaves_running_ends_with_it() -> None:
 
     assert (outcome.status, outcome.stdout) == ("finished", "started\n")
     assert bash_processes() == set()
+
+
+async def test_what_a_program_leaves_running_cannot_keep_it_from_its_end() -> None:
+    outcome = await run("while :; do echo tick; sleep 0.05; done & sleep 0.01; exit 3", limits=QUICK)
+
+    assert (outcome.status, outcome.problem and outcome.problem.kind) == ("failed", "exception")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "for i in {1..40}; do repeat '{\"count\":1000000}' | wc -c; done",
+        "python3 -c '\nimport tools\nfor _ in range(40):\n    print(len(tools.repeat(count=1000000)) + 3)'",
+        'for i in {1..40}; do size "{\\"text\\":\\"$(printf %0999998d)\\"}"; done',
+    ],
+    ids=["replies", "replies in Python", "arguments"],
+)
+async def test_what_calls_leave_in_the_temporary_folder_does_not_add_up(text: str) -> None:
+    outcome = await run(text)
+
+    number = "999998" if "size" in text else "1000003"
+    assert (outcome.status, outcome.stderr, outcome.stdout) == ("finished", "", f"{number}\n" * 40)
+
+
+async def test_calls_that_find_the_temporary_folder_full_fail_and_say_whether_they_were_made() -> None:
+    outcome = await run(FULL)
+
+    assert (outcome.status, outcome.stdout) == ("finished", "1\n1\n1\n4\n")
+    assert outcome.stderr == (
+        "price: /tmp has no room for its arguments; it was not called\n"
+        "in Python: price: /tmp has no room for its arguments; it was not called\n"
+        "repeat: it was called, but /tmp has no room for its reply\n"
+    )
+    assert [call.name for call in outcome.calls] == ["repeat", "price"]
+
+
+async def test_arguments_that_are_too_large_fail_as_in_python() -> None:
+    outcome = await run('size "{\\"text\\":\\"$(printf %011000000d)\\"}" || echo "status $?"')
+
+    assert (outcome.status, outcome.stdout) == ("finished", "status 1\n")
+    assert outcome.stderr == "the arguments of 'size' take 11000011 bytes; the limit is 10485760\n"
+
+
+async def test_large_calls_of_several_jobs_are_more_than_one_message() -> None:
+    outcome = await run('for i in 1 2 3; do size "{\\"text\\":\\"$(printf %09000000d)\\"}" & done; wait')
+
+    assert (outcome.status, outcome.stdout) == ("finished", "9000000\n" * 3)
+
+
+async def test_calls_whose_processes_have_ended_leave_room_for_others() -> None:
+    outcome = await run(
+        "dead=$(bash -c 'echo $$'); cd $TOOLFOLD_CALLS\n"
+        "for i in {1..70}; do\n  read -r -N 1 slot < free; echo '{}' > arguments.$slot\n"
+        '  echo "$slot $dead 1 price" > calls\ndone\necho free',
+        limits=QUICK,
+    )
+
+    assert (outcome.status, outcome.stdout, len(outcome.calls)) == ("finished", "free\n", 70)
+
+
+async def test_traps_see_the_line_of_a_call_that_fails_and_no_lines_of_ours() -> None:
+    outcome = await run(
+        "set -ET\ntrap 'echo \"error $LINENO\"' ERR\nf() {\n  price '[]' 2>/dev/null\n  echo on\n}\n"
+        "f\nprice '[]' 2>/dev/null\ntrap 'echo return' RETURN\nprice '{\"ticker\":\"A\"}'\nset -x\nprice '[]'"
+    )
+
+    assert outcome.stdout == "error 4\non\nerror 8\n1\nreturn\nreturn\nerror 12\n"
+    assert outcome.stderr.splitlines()[0] == "+ price '[]'"
 
 
 async def test_a_program_that_is_too_slow_hands_over_what_it_printed() -> None:
