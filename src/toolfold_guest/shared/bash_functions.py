@@ -21,13 +21,14 @@ RESERVED: Final = frozenset(
 """Words that are no names of functions; a tool of that name has `_tool` behind it."""
 COMMANDS: Final = frozenset(
     (  # noqa: SIM905  # as above
-        "[ awk b2sum base32 base64 basename bash bc bunzip2 bzcat bzip2 cat chmod cksum cmp column comm cp csplit "
-        "cut date dc dd df diff diff3 dir dirname du echo egrep env expand expr factor false fgrep file find fmt "
-        "fold gawk grep gunzip gzip head hexdump id join jq link ln ls md5sum mkdir mkfifo mktemp mv nice nl nohup "
-        "nproc numfmt od paste pathchk pr printenv printf ptx pwd readlink realpath rev rm rmdir sdiff sed seq sh "
-        "sha1sum sha224sum sha256sum sha384sum sha512sum shuf sleep sort split stat stdbuf sum sync tac tail tar tee "
-        "test timeout touch tr true truncate tsort tty uname unexpand uniq unlink unxz unzip vdir wc which whoami "
-        "xargs xxd xz xzcat yes zcat zipinfo"
+        "[ arch awk b2sum base32 base64 basename basenc bash bc bunzip2 bzcat bzip2 cat chmod cksum cmp col column "
+        "comm cp csplit cut date dc dd df diff diff3 dir dirname du echo egrep env expand expr factor false fgrep "
+        "file find fmt fold gawk getopt grep groups gunzip gzip hd head hexdump id install join jq link ln ls "
+        "md5sum mkdir mkfifo mktemp mv nice nl nohup nproc numfmt od paste pathchk pr printenv printf ptx pwd "
+        "readlink realpath rev rm rmdir sdiff sed seq setsid sh sha1sum sha224sum sha256sum sha384sum sha512sum "
+        "shred shuf sleep sort split stat stdbuf sum sync tac tail tar tee test timeout touch tr true truncate "
+        "tsort tty uname unexpand uniq unlink unxz unzip users vdir wc which who whoami xargs xxd xz xzcat yes zcat "
+        "zcmp zdiff zegrep zfgrep zgrep zip zipinfo"
     ).split()
 )
 """That the jail of a bash program has, as far as this machine has them."""
