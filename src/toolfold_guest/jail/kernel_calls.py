@@ -71,7 +71,8 @@ _madvise = _libc.madvise
 _mprotect = _libc.mprotect
 _LAST_FD = ctypes.c_uint(0xFFFFFFFF)
 _NUMBERS = MACHINE.own if MACHINE is not None else {}
-_ALL_NUMBERS = MACHINE.allowed | MACHINE.checked | MACHINE.setup | MACHINE.own if MACHINE is not None else {}
+_TABLES = (MACHINE.allowed, MACHINE.checked, MACHINE.setup, MACHINE.own, MACHINE.shell) if MACHINE is not None else ()
+_ALL_NUMBERS = {name: number for table in _TABLES for name, number in table.items()}
 
 
 def _pick_fork() -> Any:

@@ -41,7 +41,6 @@ _ZYGOTE_OOM_SCORE, _GUEST_OOM_SCORE = 500, 1000
 # Stands for the guest's process id in a filter made before the id is known.
 _ANY_PROCESS: Final = 0x7E571D01
 
-
 ForkPlan = tuple[Planned, Planned]
 """What a fresh fork does before anything else, and what it does before a program is let in."""
 
@@ -130,6 +129,9 @@ class Lockdown:
         # An open file of the zygote's would be shared: its flags and locks would tell the next guest what this one did.
         steps.close(0)
         steps.open("/dev/null", os.O_RDONLY)
+        if self._is_shell:
+            # Else `kill 0` and priorities of "its group" would reach the zygote and all its guests.
+            steps.add("setpgid", 0, 0)
         if self._is_shell and self.has_tree:
             file_tree.plan_proc(steps)
         if self._namespaces & kernel_calls.NEWUSER:
@@ -371,6 +373,7 @@ _FILE_ADVICE: Final = (0, 1, 2, 3, 5)
 # Synchronously, and at the end. Not there: "only if it is in memory", which says what others have read; polling;
 # untorn; "do not leave it in memory".
 _VECTOR_FLAGS: Final = 0x16
+_XATTRS: Final = ("setxattr", "lsetxattr", "fsetxattr", "removexattr", "lremovexattr", "fremovexattr")
 
 
 class Instruction(NamedTuple):
@@ -431,15 +434,11 @@ def load_filter(program: bytes) -> None:
 def _base_rules() -> dict[str, list[Instruction]]:
     """What the zygote can do without as well: such a rule costs a guest nothing to load."""
     of_vectors = [_argument(5), *_if(_HAS_BITS, _VECTOR_FLAGS ^ 0xFFFFFFFF, _ERRNO | errno.EOPNOTSUPP), _return(_ALLOW)]
+    kind_of_mapping = [_argument(3), Instruction(_AND, 0, 0, _SHARED_ANONYMOUS)]
     # Each error is the kernel's own for what it does not have: who asks for it has a way without.
     return {
         # Such memory stays when all but a page of it is unmapped, and then no limit counts it.
-        "mmap": [
-            _argument(3),
-            Instruction(_AND, 0, 0, _SHARED_ANONYMOUS),
-            *_if(_EQUAL, _SHARED_ANONYMOUS, _DENY),
-            _return(_ALLOW),
-        ],
+        "mmap": [*kind_of_mapping, *_if(_EQUAL, _SHARED_ANONYMOUS, _DENY), _return(_ALLOW)],
         # Locks that lend their priority have been a way into the kernel time and again.
         "futex": [
             _argument(1),
@@ -456,6 +455,8 @@ def _base_rules() -> dict[str, list[Instruction]]:
         "fadvise64": [_argument(3), *_one_of(_FILE_ADVICE, then=_ALLOW, otherwise=_DENY)],
         "preadv2": of_vectors,
         "pwritev2": of_vectors,
+        # With any other error `cp -p`, `mv` and `sed -i` take the mode of a file for lost.
+        **{name: [_return(_ERRNO | errno.EOPNOTSUPP)] for name in _XATTRS},
     }
 
 

@@ -63,6 +63,7 @@ _X86_64: Final = Machine(
     checked=_numbers("""
     mmap=9 ioctl=16 madvise=28 sendto=44 socketpair=53 getsockopt=55 clone=56 kill=62 fcntl=72 flock=73 prctl=157
     tkill=200 futex=202 fadvise64=221 tgkill=234 prlimit64=302 preadv2=327 pwritev2=328 clone3=435
+    setxattr=188 lsetxattr=189 fsetxattr=190 removexattr=197 lremovexattr=198 fremovexattr=199
     """),
     setup=_numbers("""
     sendmsg=46 recvmsg=47 capset=126 pivot_root=155 setrlimit=160 mount=165 unshare=272 setns=308 seccomp=317
@@ -107,6 +108,7 @@ _AARCH64: Final = Machine(
     checked=_numbers("""
     fcntl=25 ioctl=29 flock=32 futex=98 kill=129 tkill=130 tgkill=131 prctl=167 socketpair=199 sendto=206
     getsockopt=209 clone=220 mmap=222 fadvise64=223 madvise=233 prlimit64=261 preadv2=286 pwritev2=287 clone3=435
+    setxattr=5 lsetxattr=6 fsetxattr=7 removexattr=14 lremovexattr=15 fremovexattr=16
     """),
     setup=_numbers("""
     mount=40 pivot_root=41 capset=91 unshare=97 setrlimit=164 sendmsg=211 recvmsg=212 setns=268 seccomp=277

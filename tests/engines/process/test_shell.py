@@ -201,6 +201,13 @@ async def test_a_fork_bomb_ends_with_its_program() -> None:
     assert bash_processes() == set()
 
 
+async def test_a_program_shares_its_process_group_with_no_other() -> None:
+    # `kill 0` and `setpriority` reach a whole group, across the namespaces of its processes.
+    outcome = await run("python3 -c 'import os; print(os.getpgid(1), os.getpgrp())'")
+
+    assert outcome.stdout == "1 1\n"
+
+
 async def test_what_a_program_leaves_running_ends_with_it() -> None:
     outcome = await run(
         "bash -c 'exec -a left-behind sleep 1000' & setsid nohup bash -c 'exec -a left-behind sleep 1000' & echo started"
