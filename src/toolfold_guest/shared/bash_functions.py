@@ -23,10 +23,10 @@ COMMANDS: Final = frozenset(
     (  # noqa: SIM905  # as above
         "[ arch awk b2sum base32 base64 basename basenc bash bc bunzip2 bzcat bzip2 cat chmod cksum cmp col column "
         "comm cp csplit cut date dc dd df diff diff3 dir dirname du echo egrep env expand expr factor false fgrep "
-        "file find fmt fold gawk getopt grep groups gunzip gzip hd head hexdump id install join jq link ln ls "
+        "file find fmt fold gawk getopt grep groups gunzip gzip hd head hexdump hostname id install join jq link ln ls "
         "md5sum mkdir mkfifo mktemp mv nice nl nohup nproc numfmt od paste pathchk pr printenv printf ptx pwd "
         "readlink realpath rev rm rmdir sdiff sed seq setsid sh sha1sum sha224sum sha256sum sha384sum sha512sum "
-        "shred shuf sleep sort split stat stdbuf sum sync tac tail tar tee test timeout touch tr true truncate "
+        "shred shuf sleep sort split stat stdbuf sum sync tac tail tar tee test timeout touch tr tree true truncate "
         "tsort tty uname unexpand uniq unlink unxz unzip users vdir wc which who whoami xargs xxd xz xzcat yes zcat "
         "zcmp zdiff zegrep zfgrep zgrep zip zipinfo"
     ).split()

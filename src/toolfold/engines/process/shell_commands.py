@@ -19,8 +19,8 @@ _NEEDED: Final = ("bash", "jq", "cat", "grep", "sed", "awk", "find", "diff", "ta
 """Without these no bash program is run."""
 _PACKAGES: Final = "bash coreutils jq grep sed gawk findutils diffutils tar gzip unzip file bc"
 _PLACES: Final = ("/bin", "/usr/bin")
-_FILES: Final = ("/usr/share/misc/magic.mgc",)
-"""What they read: `file` has its table there."""
+_FILES: Final = ("/usr/share/misc/magic.mgc", "/usr/libexec/coreutils/libstdbuf.so")
+"""What `file` and `stdbuf` read."""
 
 
 def command_files() -> list[Pair]:
@@ -32,10 +32,10 @@ def command_files() -> list[Pair]:
 
 
 def links(python: str) -> list[Pair]:
-    """Names of the interpreter, and what shells expect of `/bin` and `/dev`."""
+    """Names of the interpreter, and what shells and `multiprocessing` expect of `/bin` and `/dev`."""
     names = [(python, f"/usr/bin/{name}") for name in ("python3", "python")]
     streams = [(f"/proc/self/fd/{number}", f"/dev/{name}") for number, name in enumerate(("stdin", "stdout", "stderr"))]
-    return [*names, ("usr/bin", "/bin"), ("/proc/self/fd", "/dev/fd"), *streams]
+    return [*names, ("usr/bin", "/bin"), ("/proc/self/fd", "/dev/fd"), ("/tmp", "/dev/shm"), *streams]
 
 
 def refusal() -> str:
