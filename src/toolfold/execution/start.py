@@ -199,7 +199,8 @@ class ExecutionPlanner:
         """Its syntax is checked by bash itself, in the guest, before anything runs."""
         engine = self.services.engine
         if "bash" not in engine.capabilities.languages:
-            raise UsageError(f"the engine {engine.name!r} runs no bash programs here; see 'toolfold doctor'")
+            place = f"with the isolation {engine.isolation!r}" if engine.name == "process" else "here"
+            raise UsageError(f"the engine {engine.name!r} runs no bash programs {place}; see 'toolfold doctor'")
         if request.options.keep_names:
             raise UsageError("keep_names is for Python programs; what a bash program keeps for its session are files")
         specs = self.offer.granted(request.outside, request.options.hidden)
