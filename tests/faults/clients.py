@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
 from tests.faults.judge import KILLED, UNKNOWN, End, Operation, Session
-from tests.faults.programs import Kind, Script, Seen, kinds_of, script
+from tests.faults.programs import IN_BASH, Kind, Script, Seen, kinds_of, script
 from tests.faults.talk import PATIENCE_SECONDS, Talk
 from tests.interfaces.http.talk import result
 
@@ -30,6 +30,7 @@ _AGAIN_SHARE: Final = 0.3
 _CANCEL_SHARE: Final = 0.15
 _CANCELLED: Final = ("400 Execution cancelled", "400 Execution expired")
 _UNKEYED_SHARE: Final = 0.15
+_BASH_SHARE: Final = 0.3
 _LEAVES_FILE: Final = """
 with open("{name}.txt", "w") as file:
     file.write("by {name}")
@@ -66,18 +67,21 @@ class Client:
         for count in range(most):
             if time.monotonic() > until:
                 return
+            is_bash = self._chance.random() < _BASH_SHARE
             kinds = kinds_of(self._chance, has_client=self._chance.random() < 0.7)
+            kinds = self._chance.choice(IN_BASH) if is_bash else kinds
             await self.operate(
                 f"{self._name}x{count}", kinds, self._chance.choice(["whole", "unknown"]),
                 is_keyed=self._chance.random() >= _UNKEYED_SHARE, may_cancel=self._chance.random() < _CANCEL_SHARE,
+                is_bash=is_bash,
             )  # fmt: skip
 
     async def operate(
         self, name: str, kinds: tuple[Kind, ...], seen: Seen = "whole", *, is_keyed: bool = True,
-        may_cancel: bool = False,
+        may_cancel: bool = False, is_bash: bool = False,
     ) -> Operation:  # fmt: skip
         """One program to its end."""
-        made = script(name, kinds, seen)
+        made = script(name, kinds, seen, is_bash=is_bash)
         operation = Operation(name, made.steps, seen)
         self.operations.append(operation)
         await self.run(operation, made, is_keyed=is_keyed, may_cancel=may_cancel)
@@ -87,6 +91,7 @@ class Client:
     def start_of(self, made: Script, key: str, **more: Any) -> tuple[dict[str, Any], dict[str, str]]:
         """The body and the headers of a start."""
         body = {"code": made.text, "tools": [WEATHER], "timeout": _TIMEOUT_MILLISECONDS, **more}
+        body |= {"lang": "bash"} if made.is_bash else {}
         return body, {"Idempotency-Key": key} if key else {}
 
     # Any: more for the body of the start.

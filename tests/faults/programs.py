@@ -42,6 +42,27 @@ async def do(name):
 
 
 """
+_BASH_PRELUDE: Final = """# {name}
+set -e
+log='[]'
+say() {{
+  line=$(jq -nc --arg kind "$1" --arg name "$2" --argjson value "$3" '[$kind, $name, $value]')
+  log=$(jq -c --argjson line "$line" '. + [$line]' <<< "$log")
+  printf '%s\\n' "$line"
+}}
+seen() {{ jq -c '{seen}' <<< "$log"; }}
+do_() {{
+  effect "$(jq -nc --arg name "$1" --argjson seen "$(seen)" '{{$name, $seen}}')" 2> "/tmp/$1" ||
+    jq -Rsc '{{unknown: .}}' "/tmp/$1"
+}}
+ask() {{ get_weather "$(jq -nc --arg city "$1" --argjson seen "$(seen)" '{{$city, $seen}}')"; }}
+both() {{
+  for name in "${{@:2}}"; do "$1" "$name" > "/tmp/$name.json" & done
+  wait
+  for name in "${{@:2}}"; do cat "/tmp/$name.json"; done | jq -sc .
+}}
+
+"""
 # The names alone: the text of an error names an execution, and a rerun has another one.
 _SEEN: Final[dict[Seen, str]] = {
     "whole": "list(log)",
@@ -67,6 +88,17 @@ _TEXTS: Final[dict[Kind, str]] = {
     "random": 'say("random", "{name}", [random.random(), random.getrandbits(50), uuid.uuid4().hex])',
     "sleep": 'await asyncio.sleep(0.7)\nsay("sleep", "{name}", None)',
     "gate": 'say("gate", "{name}", await gate(name="{name}"))',
+}
+_BASH_SEEN: Final[dict[Seen, str]] = {
+    "whole": ".",
+    "unknown": '[.[] | select(tostring | contains("unknown")) | .[1]]',
+}
+_BASH_TEXTS: Final[dict[Kind, str]] = {
+    "effect": 'value=$(do_ {name}); say effect {name} "$value"',
+    "gather": 'value=$(both do_ {name}.0 {name}.1 {name}.2); say gather {name} "$value"',
+    "ask": 'value=$(ask {name}); say ask {name} "$value"',
+    "ask both": 'value=$(both ask {name}.0 {name}.1); say "ask both" {name} "$value"',
+    "sleep": "sleep 0.7; say sleep {name} null",
 }
 _MEMBERS: Final[dict[Kind, int]] = {"gather": 3, "ask both": 2}
 
@@ -100,12 +132,16 @@ class Script:
     steps: tuple[Step, ...]
     seen: Seen
     text: str
+    is_bash: bool = False
 
 
-def script(name: str, kinds: Sequence[Kind], seen: Seen = "whole", *, last: str = "") -> Script:
+def script(name: str, kinds: Sequence[Kind], seen: Seen = "whole", *, last: str = "", is_bash: bool = False) -> Script:
     """A program with these steps; its n-th step is `name-n`. `last` is code behind them."""
     steps = tuple(Step(kind, f"{name}-{number}") for number, kind in enumerate(kinds, 1))
-    lines = [_TEXTS[step.kind].format(name=step.name) for step in steps]
+    lines = [(_BASH_TEXTS if is_bash else _TEXTS)[step.kind].format(name=step.name) for step in steps]
+    if is_bash:
+        prelude = _BASH_PRELUDE.format(name=name, seen=_BASH_SEEN[seen])
+        return Script(steps, seen, prelude + "\n".join(lines) + "\n", is_bash)
     return Script(steps, seen, _PRELUDE.format(name=name, seen=_SEEN[seen]) + "\n".join([*lines, last]) + "\n")
 
 
@@ -119,6 +155,13 @@ WITH_CLIENT: Final[tuple[tuple[Kind, ...], ...]] = (
     ("clock", "random", "ask", "effect", "ask", "clock", "ask", "plain effect"),
     ("gather", "random", "ask both", "clock", "cancel", "ask", "gather"),
     ("effect", "sleep", "clock", "ask", "sleep", "effect", "clock"),
+)
+
+IN_BASH: Final[tuple[tuple[Kind, ...], ...]] = (
+    ("effect", "ask", "effect", "ask", "effect"),
+    ("gather", "ask both", "effect", "ask both", "gather"),
+    ("effect", "sleep", "ask", "sleep", "effect"),
+    ("gather", "effect"),
 )
 
 

@@ -47,6 +47,7 @@ async def gate(name: str) -> str:
 CONFIG = """
 http: {{keys: {{one: key-of-one}}, port: {port}, files: "{files}", lease: 2s, waiting: 500, preload_data: false,
   running: 16, starts_per_minute: 100000, paused: 10000, max_timeout: 3600s, advertise: {advertise}}}
+execution: {{languages: [python, bash]}}
 tools: {{modules: [../tools.py]}}
 ledger: {{where: "{ledger}"}}
 """
@@ -132,8 +133,10 @@ class Server:
 
     async def kill_below(self, chance: random.Random, *, is_parent: bool) -> None:
         """Its zygote, which has processes below it, or one of its guests."""
-        below = descendants(self.process.pid)
-        found = [process for process in below if bool(descendants(process)) == is_parent]
+        below = {process: descendants(process) for process in descendants(self.process.pid)}
+        # Who starts a zygote, the zygote, its guests; what is below those is their own.
+        depths = {process: sum(process in others for others in below.values()) for process in below}
+        found = [process for process, depth in depths.items() if (depth < 2 if is_parent else depth == 2)]
         if found:
             with suppress(ProcessLookupError):
                 os.kill(chance.choice(found), signal.SIGKILL)

@@ -1,14 +1,17 @@
 """What a bash program may use together with all its processes, how it pauses, and what is left of it: nothing."""
 
 import os
+import signal
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.escapes_support.seen import descendants
 from toolfold import File, Limits, Outcome, Paused, Reply, Runtime, ToolSpec, tool
-from toolfold.errors import ReplayDiverged, UsageError
+from toolfold.engines.process import run as run_module
+from toolfold.errors import EngineCrashed, ReplayDiverged, UsageError
 
 WEATHER = ToolSpec(
     name="get-weather",
@@ -285,15 +288,42 @@ async def test_traps_see_the_line_of_a_call_that_fails_and_no_lines_of_ours() ->
     assert outcome.stderr.splitlines()[0] == "+ price '[]'"
 
 
+async def test_a_guest_that_is_killed_from_outside_is_not_taken_for_one_that_hangs_up(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    @tool(read_only=True)
+    async def strike() -> None:
+        """Kill the first process of each sandbox: below who starts the fork server, and below that."""
+        below = {process: descendants(process) for process in descendants(os.getpid())}
+        for process in below:
+            if sum(process in others for others in below.values()) == 2:
+                os.kill(process, signal.SIGKILL)
+
+    monkeypatch.setattr(run_module, "HANG_UP_SECONDS", 0.0)  # its processes end before it, which takes longer
+    async with Runtime([strike], engine="process") as runtime:
+        with pytest.raises(EngineCrashed, match="the guest was killed from outside"):
+            await runtime.run("for i in {1..9}; do sleep 60 & done; strike '{}'; wait", language="bash")
+
+
 async def test_a_program_that_is_too_slow_hands_over_what_it_printed() -> None:
     outcome = await run("echo first; sleep 100", limits=replace(Limits(), wall_seconds=1))
 
     assert (outcome.status, outcome.stdout) == ("timeout", "first\n")
 
 
-async def test_an_engine_without_bash_says_so() -> None:
-    async with Runtime((), engine="monty") as runtime:
-        with pytest.raises(UsageError, match="the engine 'monty' runs no bash programs here"):
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"engine": "monty"}, "the engine 'monty' runs no bash programs here"),
+        (
+            {"engine": "process", "engine_options": {"isolation": "landlock"}},
+            "the engine 'process' runs no bash programs with the isolation 'landlock'",
+        ),
+    ],
+)
+async def test_an_engine_without_bash_says_so(options: dict[str, Any], message: str) -> None:
+    async with Runtime((), **options) as runtime:
+        with pytest.raises(UsageError, match=message):
             await runtime.run("echo", language="bash")
 
 

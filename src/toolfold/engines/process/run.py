@@ -39,6 +39,8 @@ LAST_WORDS_SECONDS: Final = 0.1
 """How long a program that is stopped has to hand over what it printed."""
 HANG_UP_SECONDS: Final = 0.5
 """How long a guest may take to end after its connection did."""
+TREE_HANG_UP_SECONDS: Final = 10.0
+"""The same where its processes end before it: the kernel takes its time for them."""
 _LAST: Final = (Ended, Died)
 _TRIES: Final = 3
 """How many guests may be gone before the program has begun."""
@@ -317,7 +319,7 @@ class ProcessRun:
     async def _explain(self) -> Ended | Died:
         """The connection ended without a last word: ask how the process did."""
         try:
-            async with asyncio.timeout(HANG_UP_SECONDS):
+            async with asyncio.timeout(HANG_UP_SECONDS if self._watch is None else TREE_HANG_UP_SECONDS):
                 status = await self._lease.guest.wait()
         except TimeoutError:
             # It hung up to be forgotten, and runs on: `_with_files` kills it.
