@@ -523,9 +523,7 @@ def _shell_rules() -> dict[str, list[Instruction]]:
             allow,
         ],
         "close_range": [_argument(2), *_if(_HAS_BITS, _CLOSE_RANGE_UNSHARE, _DENY), allow],
-        "kill": [allow],
-        "tgkill": [allow],
-        "tkill": [allow],
+        **{name: [allow] for name in ("kill", "tgkill", "tkill")},
         # But for the limit of dumps, which `launch` explains: it seems to be set, and stays.
         "setrlimit": [_argument(0), *_if(_EQUAL, resource.RLIMIT_CORE, _ERRNO), allow],
         "prlimit64": [
@@ -542,6 +540,8 @@ def _shell_rules() -> dict[str, list[Instruction]]:
         "mknod": [_argument(1), *fifo],
         "mknodat": [_argument(2), *fifo],
         "execveat": [_return(_ERRNO | errno.ENOSYS)],
+        # The kernel counts its watches for all programs of a user together; Python's loops do without.
+        **{name: [_return(_ERRNO | errno.ENOSYS)] for name in ("epoll_create", "epoll_create1")},
     }
 
 

@@ -77,7 +77,7 @@ _X86_64: Final = Machine(
     shell=_numbers("""
     fork=57 vfork=58 execve=59 setpgid=109 setsid=112 mknod=133 setpriority=141 arch_prctl=158 setrlimit=160
     timer_create=222 timer_settime=223 timer_gettime=224 timer_getoverrun=225 timer_delete=226 mknodat=259 execveat=322
-    close_range=436
+    epoll_create=213 epoll_create1=291 close_range=436
     """),
     has_x32=True,
 )
@@ -122,7 +122,7 @@ _AARCH64: Final = Machine(
     shell=_numbers("""
     mknodat=33 timer_create=107 timer_gettime=108 timer_getoverrun=109 timer_settime=110 timer_delete=111
     setpriority=140 setpgid=154 setsid=157 setrlimit=164 execve=221 execveat=281
-    close_range=436
+    epoll_create1=20 close_range=436
     """),
 )
 
