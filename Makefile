@@ -40,7 +40,7 @@ demo: $(lean_stamp) ## run a program that folds many tool calls into one; sets u
 demo-console: $(console_stamp) ## a console with demo programs that run, wait for you and fail; ARGS="--port 0" picks a free port
 	@$(python) -m examples.console $(ARGS)
 
-test: $(or $(NAME:%=test.%),check types tests docs test.tutorial test.notebook test.console test.librechat test.servers test.ray-part) ## everything that CI runs; the last seven need packages from Debian, npm and PyPI, or say NOT RUN; NAME=hold runs one suite
+test: $(or $(NAME:%=test.%),check types tests docs test.tutorial test.notebook test.console test.librechat test.servers test.ray-part test.wasm) ## everything that CI runs; most of the last eight need packages from Debian, npm and PyPI, or say NOT RUN; NAME=hold runs one suite
 
 tests: $(stamp) ## the tests alone; ARGS="-k name" picks some, WORKERS=0 runs them in one process
 	@$(python) -m tests.again -q --numprocesses $(WORKERS) --dist loadfile $(ARGS)
@@ -256,8 +256,9 @@ test.typescript-long: $(stamp)
 	fi
 
 test.wasm: $(stamp)
-	@ENGINES=wasm TOOLFOLD_WASM_CACHE=$(CURDIR)/build/wasm-cache PYTHONPATH=src:. $(python) -m pytest -q -n0 \
-	  tests/engines/wasm/worker_checks.py tests/contracts/test_engine_contract.py $(ARGS)
+	@ENGINES=wasm TOOLFOLD_WASM_CACHE=$(CURDIR)/build/wasm-cache PYTHONPATH=src:. $(python) -m tests.again -q -n0 \
+	  tests/engines/wasm/worker_checks.py tests/engines/wasm/engine_checks.py tests/contracts/test_engine_contract.py \
+	  tests/test_programs.py tests/test_accents.py $(ARGS)
 
 # `make bench NAME=...`
 

@@ -22,6 +22,7 @@ from toolfold_guest.calls import message_transport
 from toolfold_guest.program import event_loop, replay
 from toolfold_guest.program.output_streams import Outlet
 from toolfold_guest.shared.wire_format import CALLS
+from toolfold_guest.stdlib import in_place_threads, interpreter_patches
 
 _FD: Final = 3
 """Stands for the door where a descriptor is asked for. It is that of a folder, which nothing ever waits for."""
@@ -104,6 +105,8 @@ class DoorSelector(event_loop.GuestSelector):
             door.exchange(0)
             time.sleep(timeout)
             return []
+        elif key is None and in_place_threads.is_in_thread():
+            raise RuntimeError(in_place_threads.NOBODY)
         else:
             is_ready = door.poll(None if timeout is None else timeout * 1000)
         return [(key, selectors.EVENT_READ)] if is_ready and key is not None else []
@@ -154,6 +157,9 @@ def prepare(library_set: str) -> None:
         setattr(socket, name, _find_no_host)
     os.chdir("/mnt/data")
     preload.preload_stdlib()
+    in_place_threads.prepare()
+    # Fewer than in the process engine's guest, whose zygote is below them.
+    interpreter_patches.OWN_FRAMES = 7
     _state.door = Door(_host.call)
     main.prepare(library_set)
     # So that a line is in the outlet when it is printed.

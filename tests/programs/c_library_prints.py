@@ -7,4 +7,4 @@ written = libc.printf(b"from C %d\n", 7)
 # expect stdout:
 # | from Python
 # | from C 7
-# limits: monty
+# limits: monty wasm

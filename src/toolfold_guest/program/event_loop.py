@@ -3,10 +3,11 @@
 import asyncio
 import asyncio.selector_events
 import asyncio.tasks
+import contextlib
 import selectors
 import threading
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterator
 from typing import Any
 
 from toolfold_guest.calls.channel import QUIET_SECONDS
@@ -185,23 +186,17 @@ class GuestLoop(asyncio.SelectorEventLoop):
             self._stopping = False
             return
         # asyncio allows one running loop per thread; programs call `asyncio.run` inside of ours all the same.
-        asyncio._set_running_loop(None)
-        try:
-            super().run_forever()
-        finally:
-            asyncio._set_running_loop(outer)
+        with _without_current_task(outer):
+            asyncio._set_running_loop(None)
+            try:
+                super().run_forever()
+            finally:
+                asyncio._set_running_loop(outer)
 
     def _run_while(self, goes_on: Callable[[], bool]) -> None:
-        # The task that waits for the inner run is not the current one while that runs.
-        outer = asyncio.current_task(self)
-        if outer is not None:
-            asyncio.tasks._leave_task(self, outer)
-        try:
+        with _without_current_task(self):
             while goes_on():
                 self._run_once()  # type: ignore[attr-defined]  # a private method of asyncio's loop
-        finally:
-            if outer is not None:
-                asyncio.tasks._enter_task(self, outer)
 
     # Of both below: typeshed ties the arguments to the callback's; they are only handed on here.
 
@@ -220,6 +215,19 @@ class GuestLoop(asyncio.SelectorEventLoop):
         """Programs close the loop they think is theirs; the guest still needs its own."""
         if self is not _state.get("loop"):
             super().close()
+
+
+@contextlib.contextmanager
+def _without_current_task(loop: Any) -> Iterator[None]:
+    """The task that waits for an inner run is not the current one while that runs; since Python 3.14 of no loop."""
+    task = asyncio.current_task(loop)
+    if task is not None:
+        asyncio.tasks._leave_task(loop, task)
+    try:
+        yield
+    finally:
+        if task is not None:
+            asyncio.tasks._enter_task(loop, task)
 
 
 class Runner:

@@ -56,7 +56,7 @@ class _ProcessFinder(importlib.abc.MetaPathFinder):
         spec = importlib.machinery.PathFinder.find_spec(fullname, path)
         if spec is not None and spec.origin is not None:
             process_threads = importlib.import_module("toolfold_guest.stdlib.process_threads")
-            spec.loader = process_threads.Loader(fullname, spec.origin)
+            spec.loader = process_threads.Loader(spec.loader)
         return spec
 
 

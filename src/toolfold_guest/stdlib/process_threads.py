@@ -9,7 +9,7 @@ Loaded by the first import of `multiprocessing`.
 import atexit
 import copy
 import ctypes
-import importlib.machinery
+import importlib.abc
 import io
 import itertools
 import os
@@ -31,15 +31,22 @@ _local = threading.local()
 """The `process` and the `pid` of a worker's thread."""
 _managed: dict[int, Any] = {}
 """Objects of managers, by identity."""
-_interrupt_thread = ctypes.pythonapi.PyThreadState_SetAsyncExc
+# Not where threads run in place: nobody could interrupt one.
+_interrupt_thread: Any = getattr(getattr(ctypes, "pythonapi", None), "PyThreadState_SetAsyncExc", None)
 _sleep = time.sleep
 
 
-class Loader(importlib.machinery.SourceFileLoader):
-    """Loads one of the modules in `CHANGES` as usual, then changes it."""
+class Loader(importlib.abc.Loader):
+    """Loads one of the modules in `CHANGES` as usual, from a file or an archive, then changes it."""
+
+    def __init__(self, usual: Any) -> None:
+        self._usual = usual
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._usual, name)
 
     def exec_module(self, module: types.ModuleType) -> None:
-        super().exec_module(module)
+        self._usual.exec_module(module)
         CHANGES[module.__name__](module)
 
 
@@ -51,7 +58,7 @@ class Popen:
     def __init__(self, process: Any) -> None:
         self.returncode: int | None = None
         self.pid = next(_process_ids)
-        self.sentinel, self._end = os.pipe()
+        self.sentinel, self._end = os.pipe() if hasattr(os, "pipe") else (-1, -1)
         self._has_ended = threading.Event()
         self._ending = threading.Lock()
         self._connections: list[Any] = []
@@ -111,7 +118,8 @@ class Popen:
         with self._ending:
             if self.returncode is None:
                 self.returncode = code
-                os.close(self._end)
+                if self._end >= 0:
+                    os.close(self._end)
                 self._has_ended.set()
 
     def _stop(self, code: int) -> None:

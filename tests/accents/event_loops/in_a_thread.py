@@ -20,4 +20,4 @@ loop.close()
 # expect stdout:
 # | [10, 20, 30]
 # expect calls: 3
-# limits: monty
+# limits: monty wasm

@@ -16,4 +16,4 @@ asyncio.run(main())
 
 # expect stdout:
 # | heard True
-# limits: monty
+# limits: monty wasm

@@ -6,4 +6,4 @@ with ThreadPool(3) as pool:
 # expect stdout:
 # | [10, 20, 30]
 # expect calls: 3
-# limits: monty
+# limits: monty wasm

@@ -9,4 +9,4 @@ print([quote["price"] for quote in prices], sorted("CAB", key=lambda ticker: pri
 # expect calls: 6
 # expect hints:
 # | 3 calls of 'price' ran one after another; 'await asyncio.gather(*[price(...) for ...])' runs independent calls at once
-# limits: monty
+# limits: monty wasm

@@ -11,4 +11,4 @@ print(found, (await price("B"))["price"])
 # expect stdout:
 # | [10, 10, 10] 20
 # expect calls: 4
-# limits: monty
+# limits: monty wasm

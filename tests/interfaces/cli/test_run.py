@@ -279,8 +279,10 @@ os.execv(sys.argv[1], sys.argv[1:])
 
 
 def without_namespaces(*arguments: str) -> subprocess.CompletedProcess[bytes]:
+    """On a machine whose wasm engine has no place for what it compiles."""
     command = [sys.executable, "-c", DENIED, *COMMAND, *arguments]
-    return subprocess.run(command, capture_output=True, env=ENVIRONMENT, check=False)
+    environment = {**ENVIRONMENT, "TOOLFOLD_WASM_CACHE": "/dev/null/cache"}
+    return subprocess.run(command, capture_output=True, env=environment, check=False)
 
 
 def test_where_user_namespaces_are_denied_nothing_runs_and_the_exit_code_is_3(folder: Path) -> None:
@@ -318,14 +320,16 @@ def test_where_user_namespaces_are_denied_landlock_runs_when_it_is_asked_for(fol
     assert (done.returncode, outcome["stdout"], outcome["isolation"]) == (0, "ran\n", "landlock")
 
 
-def test_where_user_namespaces_are_denied_auto_runs_on_monty_and_says_so(folder: Path) -> None:
+def test_where_neither_a_jail_nor_wasm_is_possible_auto_runs_on_monty_and_says_so(folder: Path) -> None:
     Path("program.py").write_text('print("ran")')
 
     done = without_namespaces("run", "program.py", "--engine", "auto", "--json")
 
     outcome = json.loads(done.stdout)
+    reason = "cannot isolate here: user namespaces are refused (unshare: Operation not permitted)"
     assert (done.returncode, outcome["stdout"], outcome["engine"]) == (0, "ran\n", "monty")
-    assert b"ran on the monty engine, a subset of Python, because" in done.stderr
+    assert f"ran on the monty engine, a subset of Python, because {reason}" in outcome["hints"]
+    assert b"and the wasm engine's cache folder cannot be made (Not a directory)" in done.stderr
 
 
 @pytest.mark.long

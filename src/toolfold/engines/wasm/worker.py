@@ -355,10 +355,8 @@ def confine() -> list[str]:
         lockdown.load_filter(lockdown.compile_guest(kernel_calls.MACHINE, os.getpid(), attributes=False))
 
     held = []
-    for name, layer in {
-        "no_new_privs": kernel_calls.no_new_privileges, "rlimits": limit, "capabilities": drop_rights,
-        "landlock": close_files, "seccomp": filter_calls,
-    }.items():  # fmt: skip
+    steps = (kernel_calls.no_new_privileges, limit, drop_rights, close_files, filter_calls)
+    for name, layer in zip(artifacts.WORKER_LAYERS, steps, strict=True):
         try:
             layer()
         except (AssertionError, OSError, kernel_calls.JailError):

@@ -94,6 +94,8 @@ class Slot:
             position = start + length
             body = bytes(memoryview(partial)[start:position])
             if kind == messages.READY:
+                # The first one says what holds the process.
+                self.worker.greeting = self.worker.greeting or body
                 if not self.ready.done():
                     self.ready.set_result(None)
             elif self._heed is not None:
@@ -188,6 +190,8 @@ class Worker:
         self.slots: list[Slot] = []
         self.busy = 0
         self.is_gone = False
+        self.greeting = b""
+        """Layers around the process, as JSON, once it is ready. What a hostile one says of itself proves nothing."""
         self.last_words = b""
         self.over = asyncio.create_task(self._watch())
 
@@ -230,6 +234,11 @@ class WorkerPool:
         await self._start_worker()
         await self._until_ready(self._free[0])
         self._top_up()
+
+    def layers(self) -> tuple[str, ...]:
+        """What its workers gave up on this machine, once one is ready; the instance itself is the wall."""
+        greeting = next((worker.greeting for worker in self._workers if worker.greeting), b"{}")
+        return tuple(json.loads(greeting).get("layers", ()))
 
     async def take(self) -> Slot:
         """A slot with an instance."""

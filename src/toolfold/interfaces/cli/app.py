@@ -33,6 +33,8 @@ app.add_typer(tools_app, name="tools")
 app.add_typer(runs_app, name="runs")
 app.add_typer(ledger_app, name="ledger")
 app.add_typer(libraries_app, name="libraries")
+engines_app = typer.Typer(help="Prepare engines before their first program.", no_args_is_help=True)
+app.add_typer(engines_app, name="engines")
 app.command("serve")(serve_command)
 app.command("console")(console_command)
 app.command("eval")(eval_command)
@@ -185,16 +187,35 @@ def _doctor(
         typer.Option(help="The isolation level that this machine must provide."),
     ] = "namespace",
     engine: Annotated[
-        Literal["process", "ray"], typer.Option(help="`ray` examines every node of a cluster instead of this machine.")
+        Literal["process", "wasm", "ray"],
+        typer.Option(
+            help="`wasm` compiles that engine if need be and examines it alone; `ray` examines every node of a cluster."
+        ),
     ] = "process",
     address: AddressOption = None,
 ) -> int:
     """Test the isolation on this machine with real attacks. Exit 3 if the required level is not available."""
-    from toolfold.interfaces.cli.commands.doctor import diagnose, diagnose_cluster
+    from toolfold.interfaces.cli.commands.doctor import diagnose, diagnose_cluster, diagnose_wasm
 
+    if engine == "wasm":
+        return diagnose_wasm(as_json=json)
     if engine == "ray":
         return diagnose_cluster(address, as_json=json, required=require)
     return diagnose(as_json=json, required=require)
+
+
+@engines_app.command("prepare")
+def _prepare(
+    engine: Annotated[Literal["wasm"], typer.Argument(metavar="ENGINE", help="`wasm` is the only one.")],
+    json: JsonOption = False,
+) -> int:
+    """Compile the wasm engine's interpreter now, such as in an image build. Takes about a minute, once.
+
+    TOOLFOLD_WASM_CACHE names the folder; the default is in the user's cache folder.
+    """
+    from toolfold.interfaces.cli.commands.doctor import prepare_engine
+
+    return prepare_engine(engine, as_json=json)
 
 
 @app.command("mcp")

@@ -31,8 +31,8 @@ if TYPE_CHECKING:
         def __call__(self, *, tools: Sequence[Tool], **changes: Unpack[SettingsKeywords]) -> Runtime: ...
 
 
-DEFAULT_ENGINE: Final = "process" if sys.platform == "linux" else "auto"
-"""Where namespaces exist, their absence must be an exit code and not another engine."""
+DEFAULT_ENGINE: Final = "process, else wasm" if sys.platform == "linux" else "auto"
+"""As help says it. Where namespaces exist, their absence must be an exit code and not a subset of Python."""
 
 
 def nearest_config(path: Path | None = None) -> Config | None:
@@ -59,7 +59,9 @@ def choose_engine(
     from toolfold.engines.registry import process_options
 
     configured = {} if config is None else {key: getattr(config, key) for key in config.model_fields_set}
-    engine = engine or configured.get("engine", DEFAULT_ENGINE)
+    if engine is None and "engine" not in configured and sys.platform == "linux":
+        options["_fallbacks"] = ("wasm",)
+    engine = engine or configured.get("engine", "auto")
     isolation = isolation or configured.get("isolation", "namespace")
     cluster: dict[str, Any] = {}
     if config is not None:

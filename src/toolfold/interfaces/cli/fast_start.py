@@ -62,7 +62,7 @@ def launch_early(options: RunOptions) -> None:
 def early_sandbox(choice: EngineChoice, text: str, limits: Limits) -> Iterator[None]:
     """Build the sandbox while the rest is loaded, where it is the process engine's without the host's libraries."""
     options = choice["engine_options"]
-    if choice["engine"] != "process" or sys.platform != "linux" or options.get("host_libraries"):
+    if choice["engine"] not in ("process", "auto") or sys.platform != "linux" or options.get("host_libraries"):
         yield
         return
     sandbox = take_sandbox(text, limits, isolation=options["isolation"], sets=options.get("library_sets", ()))
