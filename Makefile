@@ -122,6 +122,9 @@ $(console_stamp): $(lean_stamp) requirements/all.txt
 test-% bench-%:
 	$(error no target '$@'; say: make $(firstword $(subst -, ,$@)) NAME=$*)
 
+# The wasm engine's, compiled once for the tests and the benchmarks.
+wasm_cache := TOOLFOLD_WASM_CACHE=$(CURDIR)/build/wasm-cache
+
 # `make test NAME=...`
 
 test.apis: $(stamp)
@@ -256,7 +259,7 @@ test.typescript-long: $(stamp)
 	fi
 
 test.wasm: $(stamp)
-	@ENGINES=wasm TOOLFOLD_WASM_CACHE=$(CURDIR)/build/wasm-cache PYTHONPATH=src:. $(python) -m tests.again -q -n0 \
+	@ENGINES=wasm $(wasm_cache) PYTHONPATH=src:. $(python) -m tests.again -q -n0 \
 	  tests/engines/wasm/worker_checks.py tests/engines/wasm/engine_checks.py tests/contracts/test_engine_contract.py \
 	  tests/test_programs.py tests/test_accents.py $(ARGS)
 
@@ -278,7 +281,7 @@ bench.console: $(stamp)
 	@$(python) -m bench.console $(ARGS)
 
 bench.engines: $(stamp)
-	@$(python) -m bench $(ARGS); code=$$?; $(python) -m bench.ledger && exit $$code
+	@$(wasm_cache) $(python) -m bench $(ARGS); code=$$?; $(python) -m bench.ledger && exit $$code
 
 # The model and what serves it are fetched into `build/eval`; results stay there, and a second start goes on.
 bench.eval: $(stamp)
@@ -297,7 +300,7 @@ bench.pairs: $(stamp)
 	@$(python) -m bench.pairs $(ARGS)
 
 bench.peers: $(stamp)
-	@$(python) -m bench.peers $(ARGS)
+	@$(wasm_cache) $(python) -m bench.peers $(ARGS)
 
 bench.ray: $(stamp)
 	@$(python) -m bench.ray $(ARGS)

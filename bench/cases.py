@@ -111,6 +111,15 @@ CASES: tuple[Case, ...] = (
         ),
         expects=100_000,
     ),
+    Case(
+        name="pandas-small",
+        title="a small program with pandas",
+        text=(
+            "import pandas as pd\nframe = pd.DataFrame({'a': [1, 2, 1], 'b': [1.0, 2.0, 3.0]})\n"
+            "frame.groupby('a')['b'].sum().tolist()"
+        ),
+        expects=[4.0, 2.0],
+    ),
     Case(name="bash-empty", title="an empty bash program", text=":", language="bash"),
     Case(
         name="bash-call",

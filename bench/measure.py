@@ -147,7 +147,7 @@ def _words(error: Exception) -> str:
 async def _sample(runner: Runner, case: Case) -> float:
     if isinstance(case, MemoryCase):
         async with runner.paused(case.text, case.count) as pids:
-            return statistics.mean(map(pss_bytes, pids))
+            return statistics.mean(map(pss_bytes, pids)) / runner.programs_per_process
     if isinstance(case, RateCase):
         return await _rate(runner, case)
     began = time.perf_counter()

@@ -32,7 +32,8 @@ def show(results: Results, cases: Iterable[Case], console: Console) -> bool:
             shown = "no figure" if figure is None else f"{figure:.3g} {target.unit}{than}"
             word = Text("PASS", "green") if is_reached else Text("MISS", "bold red")
             wanted = f"({target.sense} {target.limit:g} {target.unit}{than})"
-            console.print(word, f"{titles[target.case]}: {shown} {wanted}", highlight=False)
+            runner = "" if target.runner == OURS else f" on {target.runner}"
+            console.print(word, f"{titles[target.case]}{runner}: {shown} {wanted}", highlight=False)
     return is_good
 
 
@@ -75,6 +76,6 @@ def write(results: Results, cases: Iterable[Case], path: Path) -> None:
 def _judged(target: Any, results: Results) -> dict[str, Any]:
     figure, is_reached = target.judge(results)
     return record.target(
-        target.case, figure, target.limit, target.unit, is_reached=is_reached, runner=OURS, sense=target.sense,
+        target.case, figure, target.limit, target.unit, is_reached=is_reached, runner=target.runner, sense=target.sense,
         than=target.than,
     )  # fmt: skip

@@ -29,6 +29,12 @@ PEERS = {
         isolation="jail: own process, namespaces, Landlock, seccomp, limits",
         isolates=True,
     ),
+    "toolfold-wasm": Peer(
+        title="toolfold, engine wasm",
+        adapter=f"{_HERE}.toolfold:ToolfoldWasm",
+        isolation="WebAssembly in a worker process",
+        isolates=True,
+    ),
     "toolfold-monty": Peer(
         title="toolfold, engine monty",
         adapter=f"{_HERE}.toolfold:ToolfoldMonty",
@@ -100,5 +106,15 @@ PEERS = {
 }
 
 SPEED_PEERS = (FLOOR, OURS, "monty", "harness", "fastmcp", "smolagents", "utcp", "jupyter")
-LANGUAGE_PEERS = (OURS, "toolfold-monty", "monty", "harness", "fastmcp", "smolagents", "utcp", "jupyter")
+LANGUAGE_PEERS = (
+    OURS,
+    "toolfold-wasm",
+    "toolfold-monty",
+    "monty",
+    "harness",
+    "fastmcp",
+    "smolagents",
+    "utcp",
+    "jupyter",
+)
 AGENT_PEERS = ("agent", "agent-toolfold", "agent-harness")

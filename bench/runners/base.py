@@ -16,6 +16,8 @@ class Runner:
     """
 
     name: ClassVar[str]
+    programs_per_process: ClassVar[int] = 1
+    """That are paused in each of the processes that `paused` gives."""
 
     async def __aenter__(self) -> Self:
         return self

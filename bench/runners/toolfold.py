@@ -9,6 +9,8 @@ from bench.processes import descendants
 from bench.runners.base import Runner
 from bench.tools import TOOLS
 from toolfold.engines.process import ProcessEngine
+from toolfold.engines.wasm import WasmEngine
+from toolfold.engines.wasm.worker_pool import SLOTS
 
 ASK = toolfold.ToolSpec(
     name="ask",
@@ -48,6 +50,28 @@ class Toolfold(Runner):
             now = descendants()
             zygotes = set(now.values())  # guests have no children
             yield [pid for pid in now if pid not in before and pid not in zygotes]
+
+
+class ToolfoldWasm(Toolfold):
+    """CPython in WebAssembly, where no jail can be built."""
+
+    name = "toolfold, wasm"
+    programs_per_process = SLOTS
+
+    async def __aenter__(self) -> Self:
+        self._runtime = toolfold.Runtime(TOOLS, engine=WasmEngine(warm=self.warm))
+        await self._runtime.__aenter__()
+        return self
+
+    @asynccontextmanager
+    async def paused(self, text: str, count: int) -> AsyncIterator[list[int]]:
+        before = descendants()
+        async with toolfold.Runtime(engine=WasmEngine(warm=0)) as runtime:
+            for _ in range(count):
+                step = await runtime.start(text, tools=[ASK])
+                assert isinstance(step, toolfold.Paused), step
+            # With pandas, the first worker has none of these programs: it has the other library set.
+            yield sorted(descendants().keys() - before.keys())[-count // SLOTS :]
 
 
 class ToolfoldCold(Toolfold):

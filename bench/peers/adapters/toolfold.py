@@ -28,6 +28,12 @@ class Toolfold(Adapter):
         return Ran(outcome.value, outcome.stdout)
 
 
+class ToolfoldWasm(Toolfold):
+    """CPython in WebAssembly, for the same machines."""
+
+    engine, isolation = "wasm", "wasm"
+
+
 class ToolfoldMonty(Toolfold):
     """The portable engine, for machines that cannot isolate a process."""
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-_SLOTS: Final = 4 if os.name == "posix" else 1
+SLOTS: Final = 4 if os.name == "posix" else 1
 _READY_SECONDS: Final = 60.0
 _MAX_BODY_BYTES: Final = 256 * MIB
 _READ_BYTES: Final = 256 * 1024
@@ -292,7 +292,7 @@ class WorkerPool:
             task.add_done_callback(self._starting.discard)
 
     async def _start_worker(self) -> None:
-        pairs = [socket.socketpair() for _ in range(_SLOTS)] if os.name == "posix" else []
+        pairs = [socket.socketpair() for _ in range(SLOTS)] if os.name == "posix" else []
         fds = [theirs.fileno() for _, theirs in pairs]
         try:
             process = await asyncio.create_subprocess_exec(
