@@ -218,7 +218,10 @@ async def _ask(order: bytes) -> bytes:
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-s", "-P", "-c", _CHILD,
         stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.DEVNULL,
-        env={"PYTHONPATH": os.pathsep.join(filter(None, sys.path)), "LC_ALL": "C.UTF-8"},
+        env={
+            "PYTHONPATH": os.pathsep.join(filter(None, sys.path)), "LC_ALL": "C.UTF-8",
+            **{name: os.environ[name] for name in ("SYSTEMROOT",) if name in os.environ},  # Windows starts none without
+        },
         process_group=0,  # not a session: Linux would give each an equal part of the processors, however nice
     )  # fmt: skip
     try:
@@ -235,12 +238,15 @@ async def _ask(order: bytes) -> bytes:
 
 def main() -> None:
     """Entry point of the check process: one job from stdin, one answer to stdout."""
-    import resource  # noqa: PLC0415  # on Unix only, as is whatever needs this process
-
     order = sys.stdin.buffer.read()
-    os.nice(_NICENESS_OF_COSTLY if len(order) > _COSTLY_BYTES else _NICENESS)
-    for limit, value in ((resource.RLIMIT_CPU, _CPU_SECONDS), (resource.RLIMIT_AS, _MEMORY_BYTES)):
-        resource.setrlimit(limit, (value, value))
+    if sys.platform != "win32":  # has a limit of time alone, the parent's
+        import resource  # noqa: PLC0415  # not on Windows
+
+        os.nice(_NICENESS_OF_COSTLY if len(order) > _COSTLY_BYTES else _NICENESS)
+        for limit, value in ((resource.RLIMIT_CPU, _CPU_SECONDS), (resource.RLIMIT_AS, _MEMORY_BYTES)):
+            # macOS refuses some limits on memory.
+            with contextlib.suppress(OSError, ValueError):
+                resource.setrlimit(limit, (value, value))
     # S301: from the host, which made it.
     function, arguments = pickle.loads(order)  # noqa: S301
     sys.stdout.buffer.write(msgspec.json.encode(function(*arguments)))

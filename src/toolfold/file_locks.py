@@ -1,32 +1,51 @@
 """File locks: a file that one process has for itself until it closes it or ends, however it ends.
 
 A lock belongs to an open file, not to a path or a process id. The kernel releases it with the last descriptor, so a
-file that can be locked has no live owner. Windows has no such locks: there nobody is kept out.
+file that can be locked has no live owner. On Windows the lock is one of a byte far behind the end of the file.
 """
 
 from __future__ import annotations
 
 import os
+import sys
+import time
 from pathlib import Path
+from typing import Final
 
-try:
+O_CLOEXEC: Final[int] = getattr(os, "O_CLOEXEC", 0)
+O_NOFOLLOW: Final[int] = getattr(os, "O_NOFOLLOW", 0)
+"""Flags that Windows does not have; there, no child inherits a descriptor anyway."""
+
+if sys.platform == "win32":
+    import msvcrt
+
+    _PLACE: Final = 1 << 30
+
+    def try_lock(fd: int) -> bool:
+        """Lock an open file unless another process has it; whether that succeeded."""
+        os.lseek(fd, _PLACE, os.SEEK_SET)
+        try:
+            msvcrt.locking(fd, msvcrt.LK_NBLCK, 1)
+        except OSError:
+            return False
+        finally:
+            os.lseek(fd, 0, os.SEEK_SET)
+        return True
+
+else:
     import fcntl
-except ImportError:  # on Windows
-    fcntl = None  # type: ignore[assignment]
 
+    def try_lock(fd: int) -> bool:
+        """Lock an open file unless another process has it; whether that succeeded.
 
-def try_lock(fd: int) -> bool:
-    """Lock an open file unless another process has it; whether that succeeded.
-
-    Raises:
-        OSError: The filesystem has no locks, as some network shares do not.
-    """
-    if fcntl is not None:
+        Raises:
+            OSError: The filesystem has no locks, as some network shares do not.
+        """
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             return False
-    return True
+        return True
 
 
 def open_locked(path: Path, *, create: bool) -> int | None:
@@ -35,7 +54,7 @@ def open_locked(path: Path, *, create: bool) -> int | None:
     Raises:
         OSError: The file cannot be opened, or its filesystem has no locks.
     """
-    fd = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW | (os.O_CREAT if create else 0), 0o600)
+    fd = os.open(path, os.O_RDWR | O_CLOEXEC | O_NOFOLLOW | (os.O_CREAT if create else 0), 0o600)
     try:
         if try_lock(fd):
             return fd
@@ -49,12 +68,13 @@ def open_locked(path: Path, *, create: bool) -> int | None:
 def has_lost_owner(path: Path) -> bool:
     """Whether the file exists and no live process has its lock; false if that cannot be determined."""
     try:
-        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+        fd = os.open(path, (os.O_RDWR if sys.platform == "win32" else os.O_RDONLY) | O_CLOEXEC | O_NOFOLLOW)
     except OSError:
         return False
     try:
-        if fcntl is not None:
-            fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)  # shared: others may look at the same time
+        if sys.platform == "win32":
+            return try_lock(fd)
+        fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)  # shared: others may look at the same time
     except OSError:
         return False
     finally:
@@ -67,11 +87,14 @@ def lock_folder(folder: Path, name: str) -> int:
     while True:
         folder.mkdir(exist_ok=True, mode=0o700)
         try:
-            fd = os.open(folder / name, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            fd = os.open(folder / name, os.O_RDWR | os.O_CREAT | O_CLOEXEC, 0o600)
         except FileNotFoundError:
             continue  # deleted since: there is a new folder to lock
         try:
-            if fcntl is not None:
+            if sys.platform == "win32":
+                while not try_lock(fd):
+                    time.sleep(0.01)
+            else:
                 fcntl.flock(fd, fcntl.LOCK_EX)
             if os.path.samestat(os.fstat(fd), os.stat(folder / name)):
                 return fd

@@ -7,6 +7,7 @@ does it to the parent's guests, files and connections.
 from __future__ import annotations
 
 import os
+import sys
 import weakref
 from collections.abc import Iterable
 from typing import Protocol, runtime_checkable
@@ -63,4 +64,5 @@ def _disown_all() -> None:
     _open.clear()
 
 
-os.register_at_fork(after_in_child=_disown_all)
+if sys.platform != "win32":
+    os.register_at_fork(after_in_child=_disown_all)

@@ -6,12 +6,13 @@ is set by the ledger's server, or once by the machine's own clock, and then foll
 
 from __future__ import annotations
 
+import sys
 import time
 from pathlib import Path
 from typing import Final
 
 # Counts while the machine sleeps, which the monotonic clock of Linux does not.
-_STEADY: Final = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+_STEADY: Final[int | None] = getattr(time, "CLOCK_BOOTTIME", getattr(time, "CLOCK_MONOTONIC", None))
 
 
 class SteadyClock:
@@ -33,6 +34,8 @@ class SteadyClock:
 
 def steady_seconds() -> float:
     """Since the machine started; a clock that nobody can set."""
+    if sys.platform == "win32" or _STEADY is None:
+        return time.monotonic()
     return time.clock_gettime(_STEADY)
 
 

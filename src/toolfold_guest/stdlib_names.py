@@ -31,12 +31,15 @@ SEEK_END = os.SEEK_END
 
 Socket = _socket.socket
 SOCK_STREAM = _socket.SOCK_STREAM
-new_poll = select.poll
-POLLIN = select.POLLIN
+if sys.platform != "win32":  # where the host imports this module and no guest runs
+    new_poll = select.poll
+    POLLIN = select.POLLIN
+else:
+    new_poll = POLLIN = None
 
 set_handler = _signal.signal
 SIGTERM = int(_signal.SIGTERM)
-SIGURG = int(_signal.SIGURG)
+SIGURG = int(getattr(_signal, "SIGURG", 0))
 
 modules = sys.modules
 search_path = sys.path

@@ -275,7 +275,7 @@ def unseen_key_hints(start_record: StartRecord, learning: Learning) -> tuple[str
 # A hint for programs that open a file of the host by its name: they see the data folder and nothing else.
 
 _NOT_FOUND: Final = re.compile(
-    r"FileNotFoundError: \[Errno 2\] No such file or directory: (?P<name>'[^']+'|\"[^\"]+\")"
+    r"FileNotFoundError: \[Errno (?:2|44)\] No such file or directory: (?P<name>'[^']+'|\"[^\"]+\")"
 )
 _WRITES: Final = re.compile(r"""["'][rbt]*[wax+][rbt+]*["']""")
 _MOST_NAMES: Final = 5

@@ -22,7 +22,8 @@ import msgspec
 
 from toolfold.engines.process.jail_layout import library_versions
 from toolfold.errors import UsageError
-from toolfold.ledger.sqlite.write_ahead_log import HAS_LOCKS, lock
+from toolfold.file_locks import O_CLOEXEC, O_NOFOLLOW, try_lock
+from toolfold.ledger.sqlite.write_ahead_log import HAS_LOCKS
 from toolfold.models import MIB, InstalledSet
 
 _MARK: Final = ".toolfold.json"
@@ -141,11 +142,11 @@ class LibraryStore:
 def _locked(folder: Path) -> int | None:
     """A handle that holds the folder's lock; `None` if another process has it, or has removed the folder."""
     try:
-        handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC)
     except OSError:
         return None
     with contextlib.suppress(FileNotFoundError):
-        if lock(handle) and os.path.samestat(os.fstat(handle), os.stat(folder)):
+        if try_lock(handle) and os.path.samestat(os.fstat(handle), os.stat(folder)):
             return handle
     os.close(handle)
     return None

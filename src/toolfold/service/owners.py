@@ -11,6 +11,7 @@ import asyncio
 import logging
 import os
 import secrets
+import sys
 import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Coroutine
@@ -380,9 +381,12 @@ class ExecutionLocks:
         fd = self._fds.pop(execution_id, None)
         if fd is None:
             return
+        if sys.platform == "win32":  # deletes no file that is open
+            os.close(fd)
         if has_ended:
             self.forget(execution_id)
-        os.close(fd)
+        if sys.platform != "win32":
+            os.close(fd)
 
     def close(self) -> None:
         """Drop all: this process stops, and another may continue them."""

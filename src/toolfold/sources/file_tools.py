@@ -1,28 +1,31 @@
 """Files under one root folder as tools: read, write, list, search. Nothing outside the folder is reachable.
 
 A path is walked one part at a time from the root's own descriptor, and no symbolic link is followed,
-so neither `..` nor a link nor a folder swapped in between leads out.
+so neither `..` nor a link nor a folder swapped in between leads out. On Windows, where no folder can be
+opened, each part is looked at before it is used: what is swapped in between by another program is not noticed.
 """
 
 from __future__ import annotations
 
 import asyncio
+import errno
 import fnmatch
 import itertools
 import os
+import re
 import secrets
 import stat
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from toolfold.errors import ToolError, UsageError
+from toolfold.file_locks import O_CLOEXEC, O_NOFOLLOW
 from toolfold.models import MIB, Json, ToolSpec, Value
 from toolfold.tools.tool import Tool, python_name
 
-_FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _MOST_ENTRIES: Final = 10_000
 _MOST_HITS: Final = 200
 _SHOWN_LINE_CHARACTERS: Final = 300
@@ -72,17 +75,81 @@ def file_tools(
     return tools
 
 
-def replace_file(name: str, data: bytes, folder: int) -> None:
+# ----------------------------------------------------------------------------------------------------
+# Folders that are open, and files in them.
+
+Folder: TypeAlias = int | str
+"""A descriptor; where a system opens no folder, its path."""
+
+_HAS_DESCRIPTORS: Final = os.open in os.supports_dir_fd
+_FOLDER: Final[int] = os.O_RDONLY | getattr(os, "O_DIRECTORY", 0) | O_CLOEXEC
+_REFUSED_ON_WINDOWS: Final = re.compile(
+    r'(con|prn|aux|nul|(com|lpt)[0-9¹²³]|conin\$|conout\$)(\..*)?|.*[<>:"\\|?*].*|.*[. ]', re.IGNORECASE | re.DOTALL
+)
+"""Devices, streams of a file, drives, and names that would become others."""
+
+
+def open_root(path: str | os.PathLike[str]) -> Folder:
+    """A folder by its path. It is closed with `close_folder`."""
+    if _HAS_DESCRIPTORS:
+        return os.open(path, _FOLDER)
+    if not os.path.isdir(path):
+        raise NotADirectoryError(errno.ENOTDIR, "not a folder", os.fspath(path))
+    return os.path.abspath(path)
+
+
+def open_folder(name: str, parent: Folder, *, make: bool = False) -> Folder:
+    """A folder in another one; never through a link. With `make`, it is created if needed."""
+    path, descriptor = _place(name, parent)
+    if make:
+        with suppress(FileExistsError):
+            os.mkdir(path, dir_fd=descriptor)
+    if descriptor is not None:
+        return os.open(path, _FOLDER | O_NOFOLLOW, dir_fd=descriptor)
+    if not stat.S_ISDIR(_status(name, parent).st_mode):
+        raise NotADirectoryError(errno.ENOTDIR, "not a folder", path)
+    return path
+
+
+def close_folder(folder: Folder) -> None:
+    if isinstance(folder, int):
+        os.close(folder)
+
+
+def replace_file(name: str, data: bytes, folder: Folder) -> None:
     """Write a file in an open folder, whole or not at all; a link that stands there is replaced, not followed."""
-    part = f".{secrets.token_hex(8)}"
-    descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644, dir_fd=folder)
+    path, descriptor = _place(name, folder)
+    part, _ = _place(f".{secrets.token_hex(8)}", folder)
+    handle = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | O_CLOEXEC, 0o644, dir_fd=descriptor)
     try:
-        with open(descriptor, "wb") as file:
+        with open(handle, "wb") as file:
             file.write(data)
-        os.rename(part, name, src_dir_fd=folder, dst_dir_fd=folder)
+        os.replace(part, path, src_dir_fd=descriptor, dst_dir_fd=descriptor)
     except BaseException:
-        os.unlink(part, dir_fd=folder)
+        os.unlink(part, dir_fd=descriptor)
         raise
+
+
+def _place(name: str, folder: Folder) -> tuple[str, int | None]:
+    """Path and `dir_fd` of what has this name in an open folder."""
+    if isinstance(folder, int):
+        return name, folder
+    if _REFUSED_ON_WINDOWS.fullmatch(name) and name != ".":
+        raise OSError(errno.EINVAL, "Windows does not allow this name")
+    return os.path.join(folder, name), None
+
+
+def _status(name: str, folder: Folder) -> os.stat_result:
+    """Of what has this name, itself; a folder that leads elsewhere, as Windows has them, counts as a link."""
+    path, descriptor = _place(name, folder)
+    status = os.stat(path, dir_fd=descriptor, follow_symlinks=False)
+    if getattr(status, "st_reparse_tag", 0) and stat.S_ISDIR(status.st_mode):
+        raise OSError(errno.ELOOP, "a link", path)
+    return status
+
+
+# ----------------------------------------------------------------------------------------------------
+# The tools.
 
 
 def _text(description: str) -> dict[str, Json]:
@@ -163,10 +230,14 @@ class _Folder:
                 if needle in line.casefold():
                     yield {"path": name, "line": number, "text": line[:_SHOWN_LINE_CHARACTERS]}
 
-    def _read(self, folder: int, last: str, path: str) -> bytes:
+    def _read(self, folder: Folder, last: str, path: str) -> bytes:
+        place, folder_descriptor = _place(last, folder)
         try:
+            if folder_descriptor is None and not stat.S_ISREG(_status(last, folder).st_mode):
+                raise ToolError(f"{path!r} is not a file")
             # Not blocking: a pipe in its place must not hold the tool for ever.
-            descriptor = os.open(last, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=folder)
+            flags = os.O_RDONLY | O_NOFOLLOW | getattr(os, "O_NONBLOCK", 0) | O_CLOEXEC
+            descriptor = os.open(place, flags, dir_fd=folder_descriptor)
         except OSError as error:
             raise _open_error(error, path) from error
         status = os.fstat(descriptor)
@@ -180,7 +251,7 @@ class _Folder:
         return data
 
     @contextmanager
-    def _parent(self, path: str, *, make: bool = False) -> Iterator[tuple[int, str]]:
+    def _parent(self, path: str, *, make: bool = False) -> Iterator[tuple[Folder, str]]:
         """The open folder that a path ends in, and its last part."""
         *folders, last = self._parts(path) or ["."]
         with self._open_folder(folders, path, make=make) as folder:
@@ -189,22 +260,19 @@ class _Folder:
             yield folder, last
 
     @contextmanager
-    def _open_folder(self, parts: list[str], path: str, *, make: bool = False) -> Iterator[int]:
-        current = os.open(self.root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    def _open_folder(self, parts: list[str], path: str, *, make: bool = False) -> Iterator[Folder]:
+        current = open_root(self.root)
         try:
             for part in parts:
-                if make:
-                    with suppress(FileExistsError):
-                        os.mkdir(part, dir_fd=current)
                 try:
-                    inner = os.open(part, _FOLDER, dir_fd=current)
+                    inner = open_folder(part, current, make=make)
                 except OSError as error:
                     raise _open_error(error, path) from error
-                os.close(current)
+                close_folder(current)
                 current = inner
             yield current
         finally:
-            os.close(current)
+            close_folder(current)
 
     @staticmethod
     def _parts(path: str) -> list[str]:
@@ -218,7 +286,7 @@ class _Folder:
         parts = self._parts(path)
         with self._open_folder(parts, path) as folder:
             entries = sorted(os.listdir(folder))
-            statuses = [(name, os.stat(name, dir_fd=folder, follow_symlinks=False)) for name in entries]
+            statuses = [(name, _status(name, folder)) for name in entries]
         for name, status in statuses:
             inner = "/".join([*parts, name])
             if stat.S_ISREG(status.st_mode):
@@ -230,7 +298,7 @@ class _Folder:
 def _open_error(error: OSError, path: str) -> ToolError:
     if isinstance(error, FileNotFoundError):
         return ToolError(f"no file {path!r}")
-    if isinstance(error, NotADirectoryError) or error.errno in (40, 62):  # ELOOP, on Linux and on the BSDs
+    if isinstance(error, NotADirectoryError) or error.errno == errno.ELOOP:
         return ToolError(f"{path!r} goes through a link or a file; links are not followed")
     return ToolError(f"{path!r} cannot be opened: {(error.strerror or 'unknown reason').lower()}")
 

@@ -15,6 +15,8 @@ import asyncio
 import contextlib
 import os
 import signal
+import subprocess
+import sys
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from string import Formatter
@@ -97,12 +99,24 @@ class ProcessGroup(asyncio.SubprocessProtocol):
         """Negative for the signal that ended it."""
         return self._transport.get_returncode()
 
-    def kill(self, sign: signal.Signals = signal.SIGKILL) -> None:
+    def kill(self, *, softly: bool = False) -> None:
         """Signal the whole group; only once after the child was reaped, when its number may become another's."""
         if self._is_group_alive:
             self._is_group_alive = self.exit_code is None
+            if sys.platform == "win32":
+                self._kill_tree()
+                return
             with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.killpg(self._group, sign)
+                os.killpg(self._group, signal.SIGTERM if softly else signal.SIGKILL)
+
+    def _kill_tree(self) -> None:
+        """On Windows, which has no groups and no way to end a process softly."""
+        if self.exit_code is None:
+            with contextlib.suppress(OSError, subprocess.TimeoutExpired):
+                command = ["taskkill", "/F", "/T", "/PID", str(self._group)]
+                subprocess.run(command, capture_output=True, check=False, timeout=_GRACE_SECONDS)
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                self._transport.kill()
 
 
 class _CommandProtocol(ProcessGroup):
@@ -139,7 +153,14 @@ class _CommandProtocol(ProcessGroup):
 
 Template: TypeAlias = Sequence[str | Sequence[str]]
 
-ENVIRONMENT: Final = ("HOME", "LANG", "LC_ALL", "PATH", "TMPDIR", "TZ")
+WINDOWS_ENVIRONMENT: Final = (
+    "APPDATA", "COMSPEC", "HOMEDRIVE", "HOMEPATH", "LOCALAPPDATA", "PATHEXT", "PROCESSOR_ARCHITECTURE", "SYSTEMDRIVE",
+    "SYSTEMROOT", "TEMP", "TMP", "USERNAME", "USERPROFILE",
+)  # fmt: skip
+"""Variables without which hardly any program starts there."""
+ENVIRONMENT: Final = (
+    "HOME", "LANG", "LC_ALL", "PATH", "TMPDIR", "TZ", *(WINDOWS_ENVIRONMENT if sys.platform == "win32" else ()),
+)  # fmt: skip
 """Default variables of the host that a command gets."""
 
 

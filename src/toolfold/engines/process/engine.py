@@ -31,6 +31,7 @@ from toolfold.engines.process.run import ProcessRun
 from toolfold.engines.process.zygote import Pool, Zygote
 from toolfold.engines.process.zygote_launch import NAMESPACE, LaunchPlan, Tier, tier_named
 from toolfold.errors import EngineUnavailable, UsageError
+from toolfold.file_locks import O_CLOEXEC, O_NOFOLLOW
 from toolfold.models import File, InstalledSet, LibrarySet, Limits
 from toolfold_guest.shared.reserved_names import MODULES as PLACEHOLDERS
 from toolfold_guest.shared.value_rules import is_text
@@ -420,7 +421,7 @@ MAX_FOLDERS_DEEP = 8
 MAX_NOTES = 20
 """Notes go to the model: a program must not fill its context with names of files."""
 _SHOWN_CHARACTERS = 120
-_OPEN = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+_OPEN = os.O_RDONLY | O_NOFOLLOW | getattr(os, "O_NONBLOCK", 0) | O_CLOEXEC
 _HOST_FAILURES: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM})
 """No file of a program causes them."""
 

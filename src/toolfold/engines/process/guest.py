@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import mmap
 import os
 import re
 import select
@@ -274,7 +275,7 @@ _SHARE: Final = re.compile(r"^Pss:\s*(\d+) kB$", re.MULTILINE)
 _OOM_KILLS: Final = re.compile(r"^oom_kill (\d+)$", re.MULTILINE)
 _STATM_BYTES: Final = 256
 """Seven numbers."""
-PAGE_BYTES: Final = os.sysconf("SC_PAGE_SIZE")
+PAGE_BYTES: Final = mmap.PAGESIZE
 
 
 def held_bytes(pidfds: Iterable[int]) -> int:

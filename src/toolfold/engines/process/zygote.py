@@ -15,7 +15,6 @@ import functools
 import itertools
 import json
 import os
-import signal
 import socket
 import subprocess
 import threading
@@ -38,7 +37,7 @@ START_SECONDS: Final = 60.0
 END_SECONDS: Final = 5.0
 # A message carries at most 253 descriptors.
 _GUESTS_PER_MESSAGE: Final = 64
-_KILLED: Final = -int(signal.SIGKILL)
+_KILLED: Final = -9
 
 
 class Zygote:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import dataclasses
 import json
 import re
-import resource
 import socket
 import subprocess
 import sys
@@ -36,6 +35,8 @@ _OWN_CGROUP: Final = re.compile(r"^\d+:(?:|.*\bpids\b.*):(/.*)$", re.MULTILINE)
 def most_processes(proc: Path = _PROC, cgroups: Path = _CGROUPS) -> int:
     """Process limit of this machine, container and user, less a quarter (at most 1024) kept from guests."""
     # The least of all counts: whichever is reached first refuses the fork.
+    import resource  # noqa: PLC0415  # not on Windows, where this module is imported all the same
+
     hard = resource.getrlimit(resource.RLIMIT_NPROC)[1]
     kernel = [_number(proc / "sys/kernel" / name) for name in ("threads-max", "pid_max")]
     limits = [hard if hard != resource.RLIM_INFINITY else None, *kernel, *_left_in_cgroups(proc, cgroups)]

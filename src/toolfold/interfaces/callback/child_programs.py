@@ -11,7 +11,6 @@ import os
 import secrets
 import time
 from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -39,7 +38,7 @@ from toolfold.runtime import Runtime
 from toolfold.service.answer_memory import BoundedMemory
 from toolfold.service.executions import ExecutionObserver, ExecutionService, HeldExecution, Step
 from toolfold.service.owners import spawn
-from toolfold.sources.file_tools import replace_file
+from toolfold.sources.file_tools import close_folder, open_folder, open_root, replace_file
 from toolfold.tools.arguments import bound_schema
 from toolfold.tools.router import check_size
 from toolfold.tools.sendable_values import is_plain, parse_json
@@ -388,13 +387,15 @@ def save_program(text: str, filename: str, workspace: Path) -> str:
 
 
 def _write(name: str, data: bytes, workspace: Path) -> None:
-    with suppress(FileExistsError):
-        os.mkdir(workspace / FOLDER)
-    folder = os.open(workspace / FOLDER, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+    root = open_root(workspace)
     try:
-        replace_file(name, data, folder)
+        folder = open_folder(FOLDER, root, make=True)
+        try:
+            replace_file(name, data, folder)
+        finally:
+            close_folder(folder)
     finally:
-        os.close(folder)
+        close_folder(root)
 
 
 # ----------------------------------------------------------------------------------------------------

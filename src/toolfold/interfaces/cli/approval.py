@@ -9,7 +9,6 @@ import asyncio
 import getpass
 import os
 import sys
-import termios
 from collections.abc import Callable
 from contextlib import AbstractContextManager, suppress
 from typing import Final
@@ -61,8 +60,7 @@ class Terminal:
         choices = _CHOICES.format(tool=printable_name(call.tool))
         place = f" (line {call.line})" if call.line else ""
         say(f"toolfold: {format_call(call, _SHOWN_ARGUMENTS)} needs your approval{place}\n{choices}")
-        with suppress(termios.error):
-            termios.tcflush(self._handle, termios.TCIFLUSH)  # what was typed before was no answer to this
+        self._discard_typed()
         while True:
             say("approve? ")
             line = await self._line()
@@ -75,17 +73,33 @@ class Terminal:
     async def _line(self) -> str | None:
         """The next line that is typed; `None` at the end of input."""
         loop = asyncio.get_running_loop()
-        ready = asyncio.Event()
-        loop.add_reader(self._handle, ready.set)
         try:
-            await ready.wait()
-        finally:
-            loop.remove_reader(self._handle)
-        try:
-            typed = os.read(self._handle, _LONGEST_LINE)
+            if sys.platform == "win32":  # where a loop cannot wait for a console
+                typed = await loop.run_in_executor(None, os.read, self._handle, _LONGEST_LINE)
+            else:
+                ready = asyncio.Event()
+                loop.add_reader(self._handle, ready.set)
+                try:
+                    await ready.wait()
+                finally:
+                    loop.remove_reader(self._handle)
+                typed = os.read(self._handle, _LONGEST_LINE)
         except OSError:
             return None  # the terminal is gone
         return typed.decode(errors="replace") if typed else None
+
+    def _discard_typed(self) -> None:
+        """What was typed before a question is no answer to it."""
+        if sys.platform == "win32":
+            import msvcrt
+
+            while msvcrt.kbhit():
+                msvcrt.getwch()
+        else:
+            import termios
+
+            with suppress(termios.error):
+                termios.tcflush(self._handle, termios.TCIFLUSH)
 
 
 def approve_at_terminal(*, is_yes: bool) -> Approve:
@@ -103,6 +117,8 @@ def terminal_handle() -> int | None:
     if sys.stdin is not None and sys.stdin.isatty():
         return sys.stdin.fileno()
     try:
+        if sys.platform == "win32":
+            return os.open("CONIN$", os.O_RDWR)
         return os.open("/dev/tty", os.O_RDONLY | os.O_CLOEXEC | os.O_NOCTTY)
     except OSError:
         return None
@@ -128,8 +144,8 @@ def parse_answer(line: str) -> Decision | None:
 def user() -> str:
     try:
         return getpass.getuser()
-    except (OSError, KeyError):
-        return str(os.getuid())
+    except (OSError, KeyError, ImportError):  # no such name on this system, or no list of them
+        return str(os.getuid()) if sys.platform != "win32" else "unknown"
 
 
 def say(text: str) -> None:

@@ -141,6 +141,8 @@ def run_until_stopped(work: Coroutine[object, None, _T]) -> _T | int:
     """Run to the end, or until SIGINT or SIGTERM cancels it: then the exit code."""
     import asyncio
 
+    from toolfold.interfaces.server.stop_signals import add_signal_handlers
+
     loop = asyncio.new_event_loop()
     task = loop.create_task(work)
     signal_numbers: list[int] = []
@@ -152,8 +154,7 @@ def run_until_stopped(work: Coroutine[object, None, _T]) -> _T | int:
         signal_numbers.append(number)
         task.cancel()
 
-    for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, stop, number)
+    add_signal_handlers(loop, stop)
     try:
         outcome = loop.run_until_complete(task)
         return 128 + signal_numbers[0] if signal_numbers else outcome

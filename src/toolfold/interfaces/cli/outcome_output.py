@@ -5,7 +5,7 @@ import os
 import sys
 import unicodedata
 from collections.abc import Mapping, Sequence
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Final
 
@@ -83,9 +83,11 @@ def shorten(text: str, length: int) -> str:
 
 def prepare_folder(folder: Path) -> None:
     """Make the folder before anything runs, so that a wrong path costs no program."""
+    from toolfold.sources.file_tools import close_folder, open_root
+
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        os.close(os.open(folder, os.O_RDONLY | os.O_DIRECTORY))
+        close_folder(open_root(folder))
     except (FileExistsError, NotADirectoryError) as error:
         raise UsageError(f"--out {str(folder)!r} is not a folder; name another") from error
     except (OSError, ValueError) as error:
@@ -96,28 +98,41 @@ def prepare_folder(folder: Path) -> None:
 
 def save_files(files: Sequence[File], folder: Path) -> list[str]:
     """Write each file beneath `folder`; returns one line for each that was left out."""
+    from toolfold.sources.file_tools import close_folder, open_root
+
     complaints = []
-    root = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    written: dict[str, str] = {}
+    root = open_root(folder)
     try:
         for file in files:
+            twin = written.get(file.name.casefold())
             try:
+                if twin is not None and _is_same(folder / twin, folder / file.name):
+                    raise ValueError(f"in this folder, {twin!r} is the same name")
                 _save(file, root)
             except (OSError, ValueError) as error:
                 complaints.append(f"file {file.name!r} was not written: {_reason(error)}")
+            else:
+                written[file.name.casefold()] = file.name
     finally:
-        os.close(root)
+        close_folder(root)
     return complaints
 
 
-def _save(file: File, root: int) -> None:
-    from toolfold.sources.file_tools import replace_file
+def _is_same(one: Path, other: Path) -> bool:
+    """Whether names that differ in case alone are one, as on most disks of macOS and Windows."""
+    return other.exists() and one.samefile(other)
+
+
+def _save(file: File, root: int | str) -> None:
+    from toolfold.sources.file_tools import close_folder, open_folder, replace_file
 
     *folders, name = _parts(file.name)
     with ExitStack() as stack:
         parent = root
         for folder in folders:
-            parent = _open_folder(folder, parent)
-            stack.callback(os.close, parent)
+            parent = open_folder(folder, parent, make=True)
+            stack.callback(close_folder, parent)
         replace_file(name, file.data, parent)
 
 
@@ -128,13 +143,6 @@ def _parts(name: str) -> list[str]:
     if any(unicodedata.category(letter) in ("Cc", "Cs") for letter in name):
         raise ValueError("its name contains a control character")
     return parts
-
-
-def _open_folder(name: str, parent: int) -> int:
-    """A folder beneath `parent`, made if missing; never through a link."""
-    with suppress(FileExistsError):
-        os.mkdir(name, dir_fd=parent)
-    return os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=parent)
 
 
 def _reason(error: Exception) -> str:

@@ -272,7 +272,8 @@ async def stdin_lines(before: bytes = b"") -> AsyncIterator[anyio.AsyncFile[str]
     finally:
         transport.close()
         # Shared with whoever started us, who may not expect what the loop made of it.
-        os.set_blocking(private, True)
+        if sys.platform != "win32":
+            os.set_blocking(private, True)
         os.dup2(private, 0)
         os.close(private)
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import errno
 import logging
-import resource
 import socket
+import sys
 import time
 import weakref
 from collections.abc import Callable, Iterator
@@ -46,6 +46,10 @@ _NO_ROOM: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.EN
 
 def default_connection_limit() -> int:
     """Half of the descriptors that this process may have: guests, files and the ledger need theirs."""
+    if sys.platform == "win32":  # has no such limit
+        return _MOST
+    import resource  # noqa: PLC0415  # not on Windows
+
     return max(8, min(_MOST, resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 2))
 
 
@@ -296,6 +300,8 @@ def _cancel_timer(timer: asyncio.TimerHandle | None) -> asyncio.TimerHandle | No
 
 def listen(host: str, port: int, *, advice: str = "choose another port") -> socket.socket:
     """Open the address; port 0 picks a free one, and `advice` is the next step where the port is taken."""
+    if sys.platform == "win32":
+        raise UsageError("toolfold does not listen on Windows; use stdio, or run it in WSL or a container")
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
         # With its protocol named: without that asyncio does not send small answers at once.

@@ -22,12 +22,13 @@ import msgspec
 
 from toolfold import fork_safety
 from toolfold.errors import Fenced, LedgerFailed, ToolfoldError, UsageError
+from toolfold.file_locks import O_CLOEXEC, try_lock
 from toolfold.ledger import base, codec
 from toolfold.ledger.encryption import Seal, seal_for_snapshots
 from toolfold.ledger.execution_summaries import Saving, ToolUse, as_text
 from toolfold.ledger.sqlite.schema import connect, shared_lead
 from toolfold.ledger.sqlite.tables import Tables, is_cursor
-from toolfold.ledger.sqlite.write_ahead_log import LogBuffer, PeerLogs, WriteAheadLog, is_alive, lock, recover_logs
+from toolfold.ledger.sqlite.write_ahead_log import LogBuffer, PeerLogs, WriteAheadLog, is_alive, recover_logs
 from toolfold.ledger.sqlite.writer import OpenRecord, SqliteWriter, WriteAction
 from toolfold.models import Outcome
 from toolfold.steady_clock import SteadyClock
@@ -429,9 +430,9 @@ def lock_for_server(path: Path, next_step: str) -> int:
         UsageError: Another one has it, or its filesystem has no locks.
     """
     # A file of its own: closing a handle of the database's own file would end SQLite's locks on it.
-    handle = os.open(path.with_name(f"{path.name}-serve"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    handle = os.open(path.with_name(f"{path.name}-serve"), os.O_RDWR | os.O_CREAT | O_CLOEXEC, 0o600)
     try:
-        if lock(handle):
+        if try_lock(handle):
             return handle
         refusal = f"ledger {str(path)!r} is served by another process; {next_step}"
     except OSError as error:

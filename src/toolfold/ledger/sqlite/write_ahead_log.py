@@ -34,17 +34,14 @@ from typing import Final
 import msgspec
 
 from toolfold.errors import SealBroken, ToolfoldError
+from toolfold.file_locks import O_CLOEXEC, O_NOFOLLOW, try_lock
 from toolfold.ledger import codec
 from toolfold.ledger.encryption import NoSeal, Seal
 from toolfold.ledger.sqlite.tables import Tables
 from toolfold.models import StartRecord, ToolSpec
 
-try:
-    import fcntl
-except ImportError:  # on Windows nobody else is kept out
-    fcntl = None  # type: ignore[assignment]
-
 HAS_LOCKS: Final = os.name == "posix"
+"""Without locks there is no such file, and each call that is unsafe to repeat waits for a commit."""
 MAGIC: Final = b"toolfold ahead 1"
 MARK_BYTES: Final = 8
 HEAD: Final = struct.Struct(">II")
@@ -386,22 +383,8 @@ def open_locked(path: Path, flags: int = 0) -> tuple[int, bool]:
     Raises:
         OSError: It cannot be opened.
     """
-    handle = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW | flags, 0o600)
+    handle = os.open(path, os.O_RDWR | O_CLOEXEC | O_NOFOLLOW | flags, 0o600)
     try:
-        return handle, lock(handle)
+        return handle, try_lock(handle)
     except OSError:
         return handle, False
-
-
-def lock(handle: int) -> bool:
-    """Whether nobody else has the file behind this handle; then nobody else gets it.
-
-    Raises:
-        OSError: Nobody can say, as on a network share without locks.
-    """
-    if fcntl is not None:
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return False
-    return True

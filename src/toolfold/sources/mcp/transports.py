@@ -13,7 +13,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-import signal
+import shutil
+import sys
 import tempfile
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -37,7 +38,7 @@ from toolfold.errors import ToolUnreachable
 from toolfold.models import MIB
 from toolfold.sources.mcp.connection import broken_reply
 from toolfold.sources.mcp.server_definition import Server
-from toolfold.sources.shell_commands import ProcessGroup
+from toolfold.sources.shell_commands import ENVIRONMENT, ProcessGroup
 
 MAX_LINE_BYTES: Final = 512 * MIB
 _QUEUED_MESSAGES: Final = 1000
@@ -45,7 +46,7 @@ _QUEUED_MESSAGES: Final = 1000
 _STDERR_BYTES: Final = 8 * MIB
 _TAIL_BYTES: Final = 2000
 _DRAIN_SECONDS: Final = 0.5
-_USUAL: Final = frozenset({"HOME", "LANG", "LC_ALL", "LOGNAME", "PATH", "SHELL", "TERM", "TMPDIR", "TZ", "USER"})
+_USUAL: Final = frozenset({*ENVIRONMENT, "LOGNAME", "SHELL", "TERM", "USER"})
 """What commands need to start at all; the config may use these for anything, they are no secrets."""
 _EXIT_SECONDS: Final = 2.0
 """From one way to end a server to the next, harder one."""
@@ -61,7 +62,7 @@ async def start_server(server: Server) -> AsyncIterator[ServerProcess]:
     # A real file: a pipe that nobody reads blocks a server that logs much.
     with tempfile.TemporaryFile(mode="a+b", buffering=0) as stderr:
         transport, process = await loop.subprocess_exec(
-            lambda: ServerProcess(stderr), server.command, *server.args, stdin=asyncio.subprocess.PIPE,
+            lambda: ServerProcess(stderr), _program(server.command), *server.args, stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE, stderr=stderr, cwd=server.cwd, env=environment(server),
             start_new_session=True,
         )  # fmt: skip
@@ -71,6 +72,11 @@ async def start_server(server: Server) -> AsyncIterator[ServerProcess]:
             # Shielded: a cancel in these seconds would leave the process behind.
             await asyncio.shield(process.end())
             transport.close()
+
+
+def _program(command: str) -> str:
+    """The command; on Windows the file behind it, as `npx` is `npx.cmd` there."""
+    return (shutil.which(command) or command) if sys.platform == "win32" else command
 
 
 def _is_folder(path: str) -> bool:
@@ -205,20 +211,29 @@ class ServerProcess(ProcessGroup):
     def last_words(self) -> str:
         """End of its stderr, or else of its output that was no message; without what it said of our probe."""
         start = max(0, os.fstat(self._stderr.fileno()).st_size - _TAIL_BYTES)
-        words = os.pread(self._stderr.fileno(), _TAIL_BYTES, max(start, self._probe_end)).strip() or self.noise
+        words = self._read_stderr(max(start, self._probe_end)).strip() or self.noise
         if not words:
-            earlier = os.pread(self._stderr.fileno(), _TAIL_BYTES, start)
+            earlier = self._read_stderr(start)
             words = b"" if b"server/discover" in earlier else earlier
         return words.decode(errors="replace").strip()
+
+    def _read_stderr(self, start: int) -> bytes:
+        if sys.platform == "win32":
+            self._stderr.seek(start)
+            text = self._stderr.read(_TAIL_BYTES)
+            self._stderr.seek(0, os.SEEK_END)  # the server writes where this stands
+        else:
+            text = os.pread(self._stderr.fileno(), _TAIL_BYTES, start)
+        return text
 
     async def end(self) -> None:
         """Close its input, then send SIGTERM, then SIGKILL, as the specification says."""
         self.inbox.end()
         self._stdin.close()
         self._resume()  # a server that is stuck writing cannot see that its input ended
-        for sign in (signal.SIGTERM, signal.SIGKILL):
+        for softly in (True, False):
             await self.exit_within(_EXIT_SECONDS)
-            self.kill(sign)
+            self.kill(softly=softly)
         await self.exit_within(_EXIT_SECONDS)
 
     async def exit_within(self, seconds: float) -> None:

@@ -24,7 +24,7 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn
 
 from toolfold.errors import UsageError
 from toolfold.execution.batch import Item
-from toolfold.file_locks import try_lock
+from toolfold.file_locks import O_CLOEXEC, try_lock
 from toolfold.interfaces.cli.command_process import Exit, complain, run_until_stopped, write_json
 from toolfold.interfaces.cli.command_setup import choose_engine, nearest_config, open_for_command, runtime_factory
 from toolfold.interfaces.cli.commands.run import stdout_to_stderr
@@ -175,7 +175,7 @@ class Results:
 def open_results(path: Path) -> Iterator[Results]:
     """The output, for this process alone."""
     try:
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o666)
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | O_CLOEXEC, 0o666)
     except OSError as error:
         raise UsageError(f"results {str(path)!r} cannot be written: {error.strerror}") from error
     try:

@@ -28,6 +28,7 @@ from toolfold.interfaces.cli.command_process import Exit, exit_of_error, exit_of
 from toolfold.interfaces.cli.command_setup import choose_engine, nearest_config, open_for_command, runtime_factory
 from toolfold.interfaces.cli.load_tools import load_apis, load_tools
 from toolfold.interfaces.cli.program_inputs import RunOptions
+from toolfold.interfaces.server.stop_signals import add_signal_handlers
 from toolfold.ledger.remote_approval import LedgerApproval
 from toolfold.models import NOTHING_RAN, Json, Limits, Outcome, ProgramOptions
 from toolfold.runtime import Runtime
@@ -74,6 +75,8 @@ def start_detached(options: RunOptions, text: str, program_options: ProgramOptio
 
 def start(job: DetachedJob) -> tuple[str, int]:
     """Start a process for it; the text says why there is none, and the code is that of the command."""
+    if sys.platform == "win32":
+        raise UsageError("--detach is not available on Windows; leave it out")
     read_fd, write_fd = os.pipe()
     sys.stdout.flush()
     sys.stderr.flush()
@@ -110,6 +113,7 @@ def detached_locks() -> ExecutionLocks:
 def _run_in_child(job: DetachedJob, write_fd: int) -> None:
     code = Exit.INTERNAL
     try:
+        assert sys.platform != "win32"
         os.setsid()
         null_device = os.open(os.devnull, os.O_RDWR)
         for handle in (0, 1, 2):
@@ -196,8 +200,7 @@ async def _run(
     assert task is not None
     # The machine goes down: the record stays open, and a command that waits continues it. This process has no terminal,
     # so an interrupt means the same.
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, task.cancel)
+    add_signal_handlers(loop, lambda _: task.cancel())
     start_event = asyncio.Event()
 
     def listen(event: RuntimeEvent) -> None:

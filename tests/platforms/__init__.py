@@ -1,0 +1,1 @@
+"""Toolfold in interpreters that take this Linux for macOS or Windows: `make test NAME=platforms`."""
