@@ -40,7 +40,7 @@ demo: $(lean_stamp) ## run a program that folds many tool calls into one; sets u
 demo-console: $(console_stamp) ## a console with demo programs that run, wait for you and fail; ARGS="--port 0" picks a free port
 	@$(python) -m examples.console $(ARGS)
 
-test: $(or $(NAME:%=test.%),check types tests docs test.tutorial test.notebook test.console test.librechat test.servers test.ray-part test.wasm) ## everything that CI runs; most of the last eight need packages from Debian, npm and PyPI, or say NOT RUN; NAME=hold runs one suite
+test: $(or $(NAME:%=test.%),check types tests docs test.tutorial test.notebook test.console test.librechat test.servers test.ray-part test.wasm test.platforms-part) ## everything that CI runs; most of the last nine need packages from Debian, npm and PyPI, or say NOT RUN; NAME=hold runs one suite
 
 tests: $(stamp) ## the tests alone; ARGS="-k name" picks some, WORKERS=0 runs them in one process
 	@$(python) -m tests.again -q --numprocesses $(WORKERS) --dist loadfile $(ARGS)
@@ -215,9 +215,18 @@ test.newer:
 	done; \
 	echo "NOT RUN: no Python 3.12 or 3.13 found; name one: make test NAME=newer NEWER_PYTHON=/path/to/python3.13"
 
+test.no-jail: $(stamp)
+	@$(python) -m tests.no_jail
+
 test.notebook: $(stamp)
 	@if $(docs_setup); then PYTHONPATH=src $(python) -m tests.notebook $(docs_venv)/bin/python; \
 	else echo "NOT RUN: requirements/docs.txt could not be installed; the lines above say why"; fi
+
+test.platforms: $(stamp)
+	@TOOLFOLD_WASM_CACHE=$(CURDIR)/build/wasm-cache PYTHONPATH=src:. $(python) -m tests.platforms $(ARGS)
+
+test.platforms-part: $(stamp)
+	@TOOLFOLD_WASM_CACHE=$(CURDIR)/build/wasm-cache PYTHONPATH=src:. $(python) -m tests.platforms --part $(ARGS)
 
 test.ray: $(stamp)
 	@PYTHONPATH=src:. $(python) -m tests.ray $(ARGS)

@@ -16,6 +16,8 @@ import mypy
 from toolfold.engines.wasm import artifacts
 
 PLATFORMS = ("darwin", "win32")
+ALL_PLATFORMS = (*PLATFORMS, "linux")
+"""With the one that is real: there, the fakes do no more than to choose the wasm engine."""
 MODULES = (
     "errno", "fcntl", "grp", "mmap", "os", "pty", "pwd", "readline", "resource", "select", "selectors", "signal", "socket",
     "syslog", "termios", "time", "tty",

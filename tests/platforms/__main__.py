@@ -1,0 +1,58 @@
+"""`python -m tests.platforms [PLATFORM] [ARGUMENTS of pytest]`: the suites as macOS and Windows would run them.
+
+With `--part`, the part that `make test` runs; with names of tests, these. The platform `linux` is the real one, and runs
+tests on the wasm engine that have the default one otherwise. The tests of what exists on Linux alone are left out by name, with why.
+"""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from tests.platforms.environment import ALL_PLATFORMS, PLATFORMS, make_environment, share_code
+from toolfold.engines.wasm import artifacts
+
+FOLDER = Path("build/platforms").absolute()
+PART = (
+    "tests/platforms/checks.py", "tests/test_runtime.py", "tests/interfaces/cli/test_outputs.py",
+    "tests/interfaces/mcp/test_conversation.py",
+)  # fmt: skip
+SUITES = (
+    *PART, "tests/interfaces/cli", "tests/interfaces/mcp", "tests/ledger", "tests/sessions", "tests/sources", "tests/service",
+)  # fmt: skip
+LINUX_ONLY = {
+    "the process engine": (
+        "interfaces/cli/test_ahead.py", "interfaces/cli/test_doctor.py", "interfaces/mcp/test_bash.py",
+        "test_runtime.py::test_a_program_runs_to_its_end", "test_runtime.py::test_a_program_with_threads_pauses_too",
+        "interfaces/cli/test_run.py::test_where_user_namespaces_are_denied",
+        "interfaces/cli/test_run.py::test_a_figure_saved_in_the_data_folder_comes_out_as_a_picture",
+    ),
+    "processes that fork, or signals": (
+        "interfaces/cli/test_detached.py", "interfaces/cli/test_batch.py::test_killed_at_random_moments",
+        "interfaces/cli/test_terminal.py",
+    ),
+    "replicas of a server": ("ledger/test_redis", "ledger/test_sqlite_processes.py", "ledger/test_ahead.py"),
+}  # fmt: skip
+"""Why tests are left out: beginnings of their names."""
+
+
+def main(arguments: list[str]) -> int:
+    chosen = [name for name in ALL_PLATFORMS if name in arguments] or PLATFORMS
+    is_part = "--part" in arguments
+    rest = [argument for argument in arguments if argument not in (*ALL_PLATFORMS, "--part")]
+    cache = Path(os.environ.get(artifacts.CACHE_VARIABLE) or artifacts.default_folder()).absolute()
+    environment = {**os.environ, artifacts.CACHE_VARIABLE: str(cache)}
+    left_out = [f"--deselect=tests/{name}" for names in LINUX_ONLY.values() for name in names]
+    worst = 0
+    for platform in chosen:
+        python = make_environment(FOLDER / platform, platform)
+        share_code(python, cache)
+        print(f"platform {platform}", flush=True)
+        suites = () if any(word.startswith("tests/") for word in rest) else PART if is_part else SUITES
+        command = [python, "-m", "pytest", "-q", "-n0", "-p", "no:cacheprovider", *left_out, *suites, *rest]
+        worst = max(worst, subprocess.run(command, env=environment, check=False).returncode)
+    return worst
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
