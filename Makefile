@@ -140,9 +140,10 @@ test.batch: $(stamp)
 claude_code = sh tests/clients/fetch.sh build/clients/claude-code @anthropic-ai/claude-code@2.1.325 \
   @modelcontextprotocol/server-filesystem@2026.8.31 @modelcontextprotocol/server-memory@2026.8.31
 
+# ENGINES=wasm in the environment has another engine than the default one.
 test.claude: $(stamp)
 	@if $(claude_code); then \
-	  PYTHONPATH=src $(python) -m tests.clients.claude_code build/clients/claude-code; \
+	  TOOLFOLD_WASM_CACHE=$(CURDIR)/build/wasm-cache PYTHONPATH=src $(python) -m tests.clients.claude_code build/clients/claude-code; \
 	fi
 
 test.claude-long: $(stamp)

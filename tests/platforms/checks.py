@@ -18,8 +18,7 @@ from toolfold.ledger.ledger_factory import open_ledger
 from toolfold.sources.file_tools import file_tools
 from toolfold.sources.shell_commands import shell_tool
 
-PLATFORM = file_locks.sys.platform
-on_windows = pytest.mark.skipif(PLATFORM != "win32", reason="on macOS as on Linux")
+PLATFORM = os.environ["TOOLFOLD_TEST_PLATFORM"]
 
 
 def command(*arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
@@ -38,27 +37,6 @@ def test_the_outcome_says_which_engine_ran_and_why(tmp_path: Path, monkeypatch: 
     reason = f"cannot isolate here: the process engine needs Linux, this is {PLATFORM!r}"
     assert (outcome["stdout"], outcome["engine"]) == ("42\n", "wasm")
     assert outcome["hints"][0] == f"ran on the wasm engine because {reason}"
-
-
-@on_windows
-@pytest.mark.parametrize(
-    ("arguments", "line"),
-    [
-        (["run", "-c", "1", "--detach"], "toolfold: --detach is not available on Windows; leave it out\n"),
-        (
-            ["mcp", "--http", "0"],
-            "toolfold: toolfold does not listen on Windows; use stdio, or run it in WSL or a container\n",
-        ),
-    ],
-)
-def test_what_windows_does_not_have_is_told_in_one_line(
-    arguments: list[str], line: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-
-    done = command(*arguments)
-
-    assert (done.returncode, done.stdout, done.stderr) == (2, "", line)
 
 
 def test_a_program_with_the_line_ends_of_windows_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -100,19 +78,6 @@ async def test_files_of_a_folder_are_read_and_written_and_no_link_leads_out(tmp_
             await tools["read_file"]({"path": path})
 
 
-@on_windows
-@pytest.mark.parametrize("name", ["C:evil.txt", "a\\..\\..\\evil.txt", "con", "nul.txt", "dot.", "space ", "x:stream"])
-async def test_names_that_windows_takes_for_something_else_are_refused(name: str, tmp_path: Path) -> None:
-    tools = {tool.spec.short_name: tool.call for tool in file_tools("docs", tmp_path, write=True)}
-
-    complaints = save_files([toolfold.File(name=name, data=b"")], tmp_path)
-
-    assert complaints == [f"file {name!r} was not written: Windows does not allow this name"]
-    with pytest.raises((ToolError, OSError)):
-        await tools["write_file"]({"path": name, "content": ""})
-    assert list(tmp_path.iterdir()) == []
-
-
 async def test_a_command_ends_with_what_it_was_given_and_is_killed_at_its_timeout() -> None:
     tool = shell_tool("echo", [sys.executable, "-c", "print(input())"], stdin="{text}")
     slow = shell_tool("slow", [sys.executable, "-c", "import time; time.sleep(100)"])
@@ -142,3 +107,38 @@ async def test_a_paused_program_goes_on_from_its_record_in_another_runtime(tmp_p
 
     assert isinstance(end, toolfold.Outcome)
     assert (end.status, end.stdout, calls) == ("finished", "5 re: go on?\n", [5])
+
+
+if PLATFORM == "win32":
+
+    @pytest.mark.parametrize(
+        ("arguments", "line"),
+        [
+            (["run", "-c", "1", "--detach"], "toolfold: --detach is not available on Windows; leave it out\n"),
+            (
+                ["mcp", "--http", "0"],
+                "toolfold: toolfold does not listen on Windows; use stdio, or run it in WSL or a container\n",
+            ),
+        ],
+    )
+    def test_what_windows_does_not_have_is_told_in_one_line(
+        arguments: list[str], line: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.chdir(tmp_path)
+
+        done = command(*arguments)
+
+        assert (done.returncode, done.stdout, done.stderr) == (2, "", line)
+
+    @pytest.mark.parametrize(
+        "name", ["C:evil.txt", "a\\..\\..\\evil.txt", "con", "nul.txt", "dot.", "space ", "x:stream"]
+    )
+    async def test_names_that_windows_takes_for_something_else_are_refused(name: str, tmp_path: Path) -> None:
+        tools = {tool.spec.short_name: tool.call for tool in file_tools("docs", tmp_path, write=True)}
+
+        complaints = save_files([toolfold.File(name=name, data=b"")], tmp_path)
+
+        assert complaints == [f"file {name!r} was not written: Windows does not allow this name"]
+        with pytest.raises((ToolError, OSError)):
+            await tools["write_file"]({"path": name, "content": ""})
+        assert list(tmp_path.iterdir()) == []

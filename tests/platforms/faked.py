@@ -78,7 +78,7 @@ def quiet_engine(settings: Any, /, **_: Any) -> Any:
     from toolfold.engines.wasm import WasmEngine  # only once the library is loaded
 
     engine = WasmEngine.from_settings(settings)
-    engine.notes = ()  # type: ignore[assignment]
+    engine.notes = ()
     return engine
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import logging
+import os
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import cache
@@ -92,7 +93,7 @@ def cluster_options(config: Config, engine: str) -> dict[str, Any]:
 def module_sources(config: Config) -> list[str]:
     """`tools.modules`, with files as paths that work from any folder."""
     return [
-        str(config.folder / source) if source.endswith(".py") or "/" in source else source
+        str(config.folder / source) if source.endswith(".py") or "/" in source or os.sep in source else source
         for source in config.tools.modules
     ]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -131,7 +132,8 @@ class ServerConfig(Section):
         """Copy with a command and a working directory that are valid wherever the client was started."""
         if self.command is None:
             return self
-        command = str(folder / self.command) if "/" in self.command else self.command
+        is_path = "/" in self.command or os.sep in self.command
+        command = str(folder / self.command) if is_path else self.command
         return self.model_copy(update={"command": command, "cwd": str(folder / (self.cwd or ""))})
 
 

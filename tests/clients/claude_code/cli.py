@@ -18,6 +18,9 @@ from tests.clients.claude_code.model import LAST_ID, Model
 
 ROOT = Path(__file__).parents[3]
 TOOL = "mcp__toolfold__execute_program"
+ENGINE = os.environ.get("ENGINES", "auto")
+"""Of all cases whose config names none."""
+CACHE = {name: value for name, value in os.environ.items() if name == "TOOLFOLD_WASM_CACHE"}
 SEARCH = "mcp__toolfold__search_tools"
 WAIT: dict[str, Any] = {"name": "mcp__toolfold__wait_program", "input": {"execution_id": LAST_ID}}
 STOP: dict[str, Any] = {"name": "mcp__toolfold__wait_program", "input": {"execution_id": LAST_ID, "cancel": True}}
@@ -187,11 +190,11 @@ def write_inputs(
     (work / "home" / ".claude" / "settings.json").write_text(json.dumps(settings))
     (work / "ada.txt").write_text("wrote the first program")
     (work / "grace.txt").write_text("wrote the first compiler")
-    (work / "toolfold.yaml").write_text(json.dumps({"ledger": {"where": "memory"}, **config}))
+    (work / "toolfold.yaml").write_text(json.dumps({"ledger": {"where": "memory"}, "engine": ENGINE, **config}))
     command = [sys.executable, "-m", "toolfold", "mcp", "--config", str(work / "toolfold.yaml")]
     if delay_seconds:
         command = ["sh", "-c", f"sleep {delay_seconds}; {shlex.join(command)} | tee {shlex.quote(str(work / WIRE))}"]
-    entry = {"command": command[0], "args": command[1:], "env": {"PYTHONPATH": str(ROOT / "src")}}
+    entry = {"command": command[0], "args": command[1:], "env": {"PYTHONPATH": str(ROOT / "src"), **CACHE}}
     servers = {"toolfold": entry} if direct is None else direct(work)
     (work / "mcp.json").write_text(json.dumps({"mcpServers": servers}))
 

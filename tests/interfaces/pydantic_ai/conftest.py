@@ -1,5 +1,6 @@
 """One engine for all tests of a file: starting it takes longer than most tests."""
 
+import os
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 
@@ -14,7 +15,7 @@ from toolfold.pydantic_ai import CodeModeToolset
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def engine() -> AsyncIterator[Shared]:
-    async with engine_named("process") as opened:
+    async with engine_named(os.environ.get("ENGINES", "process")) as opened:
         yield Shared(opened)
 
 

@@ -311,6 +311,7 @@ class WorkerPool:
         process.stdin.write(json.dumps(settings).encode() + b"\n")
         if not self._is_open:
             worker.kill()
+            await worker.over
             return
         self._workers.append(worker)
         self._free += worker.slots
