@@ -30,6 +30,7 @@ PACKAGES: Final = (
     "toolfold.ledger",
     "toolfold.mcp",
     "toolfold.orchestrator",
+    "toolfold.programs",
     "toolfold.pydantic_ai",
     "toolfold.rollouts",
     "toolfold.testing",

@@ -42,6 +42,7 @@ def test_an_outcome_is_plain_values_and_json() -> None:
                     "id": 1,
                     "name": "price",
                     "line": 2,
+                    "within": 0,
                     "arguments": {"ticker": "A"},
                     "started_seconds": 0.0,
                     "seconds": 0.5,

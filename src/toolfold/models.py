@@ -107,6 +107,8 @@ class Call(msgspec.Struct, frozen=True, kw_only=True):
     arguments: Mapping[str, Value]
     line: int = 0
     """The line of the program that made the call, counted from 1; 0 if unknown."""
+    within: int = 0
+    """The id of the call of a saved program that made this one, whose text then has the line; 0 if none did."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -434,6 +436,8 @@ class CallRecord(msgspec.Struct, frozen=True, kw_only=True):
     used_arguments: Mapping[str, Value] | None = None
     """What the tool was called with, where an approval changed it."""
     line: int = 0
+    """As in `Call`."""
+    within: int = 0
     """As in `Call`."""
     traceback: str = ""
     """As in `Reply`."""

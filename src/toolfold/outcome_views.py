@@ -20,8 +20,8 @@ _FIELDS: Final = (
     "files", "engine", "isolation", "seconds", "context_saved", "hints", "unmade_calls",
 )  # fmt: skip
 CALL_FIELDS: Final = (
-    "id", "name", "line", "arguments", "started_seconds", "seconds", "error", "bytes_in", "bytes_out", "attempts",
-    "cached", "breaker", "from_record",
+    "id", "name", "line", "within", "arguments", "started_seconds", "seconds", "error", "bytes_in", "bytes_out",
+    "attempts", "cached", "breaker", "from_record",
 )  # fmt: skip
 """What is told of a call, wherever its record is JSON."""
 _PROBLEM: Final = ("kind", "message", "line", "column", "source")

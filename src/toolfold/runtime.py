@@ -120,8 +120,12 @@ class Runtime(fork_safety.ProcessOwned):
         self._ledger, self._has_own_ledger = resolve_ledger(settings.ledger)
         learning = create_learning(settings.learn, self._ledger, settings.embedder)
         steps = (*(wrappers(policy=policy) if settings.steps is None else settings.steps), learning.wrap)
+        self.programs = settings.programs
+        self._tools = tuple(map(as_tool, tools))
+        self._offered: dict[str, tuple[object, ExecutionPlanner]] = {}
+        self._shares_router = False
         self._make_offer = partial(RuntimeTools, policy=policy, steps=steps, learning=learning)
-        offer = self._make_offer(map(as_tool, tools))
+        offer = self._make_offer(self._tools)
         self._engine = chosen_engine(settings.engine, settings.engine_options, engine_settings)
         services = Services(
             engine=self._engine,
@@ -140,13 +144,15 @@ class Runtime(fork_safety.ProcessOwned):
         self.sessions = Sessions(
             self._engine.end_session, store=settings.session_files, limits=session_limits, now=self._ledger.now
         )
-        self._planner = ExecutionPlanner(
+        self._base_planner = ExecutionPlanner(
             offer, services, sessions=self.sessions, checks=self._checks, may_ask=settings.may_ask
         )
         self._live = LiveExecutions(
             self._engine, self.sessions, settings.paused_limits or PausedLimits(), settings.before_files
         )
         self.executions = ExecutionControl(self._live, self._engine, self._ledger, self.resume, settings.languages)
+        if self.programs is not None:
+            self.programs.bind(self)
 
     async def __aenter__(self) -> Self:
         self._check_process()
@@ -176,6 +182,41 @@ class Runtime(fork_safety.ProcessOwned):
         await self.__aexit__(None, None, None)
 
     @property
+    def engine(self) -> Engine:
+        """What runs its programs."""
+        return self._engine
+
+    @property
+    def ledger(self) -> Ledger:
+        """Where its executions are on record."""
+        return self._ledger
+
+    @property
+    def limits(self) -> Limits:
+        """Of programs that are given none of their own."""
+        return self._limits
+
+    def with_saved_texts(self, text: str, tenant: str = "") -> str:
+        """A text, followed by those of the saved programs that it mentions, whose tools it may call."""
+        return text if self.programs is None else self.programs.with_mentioned(text, tenant)
+
+    @property
+    def _planner(self) -> ExecutionPlanner:
+        return self._planner_of("")
+
+    def _planner_of(self, tenant: str) -> ExecutionPlanner:
+        """With the saved programs that the tenant has now."""
+        if self.programs is None or self._shares_router or not self._engine.capabilities.has_saved_programs:
+            return self._base_planner
+        owner, revision = self.programs.revision(tenant)
+        known = self._offered.get(owner)
+        if known is None or known[0] != revision:
+            base = self._base_planner
+            saved = partial(self.programs.tools, policy=base.offer.policy, tenant=owner)
+            known = self._offered[owner] = revision, base.offering(self._make_offer(self._tools, saved_programs=saved))
+        return known[1]
+
+    @property
     def tools(self) -> tuple[ToolSpec, ...]:
         """Tools that programs may call."""
         return self._planner.offer.specs
@@ -198,7 +239,10 @@ class Runtime(fork_safety.ProcessOwned):
         Raises:
             UsageError: two tools have one name; nothing has changed then.
         """
-        self._planner = self._planner.offering(self._make_offer(map(as_tool, tools), router=router))
+        new_tools = tuple(map(as_tool, tools))
+        self._base_planner = self._base_planner.offering(self._make_offer(new_tools, router=router))
+        self._tools, self._shares_router = new_tools, router is not None
+        self._offered.clear()
 
     async def run(
         self, text: str, *, options: ProgramOptions | None = None, **keywords: Unpack[ProgramKeywords]
@@ -277,7 +321,8 @@ class Runtime(fork_safety.ProcessOwned):
         execution = await self._live.find(execution_id)
         if execution is None:
             plan = await self._planner.revival(execution_id)
-            execution, past = self._live.add(plan, self._planner.services), plan.past
+            services = self._planner_of(plan.start_record.tenant).services
+            execution, past = self._live.add(plan, services), plan.past
             assert past is not None, "it is revived from its past"
             step = await self._open(execution)
             replies = [reply for reply in replies if past.reply_entry_for(reply.call_id) is None]
@@ -322,7 +367,7 @@ class Runtime(fork_safety.ProcessOwned):
         """What the check says of a program, which is not run; `None` if it would begin."""
         self._check_process()
         options = ProgramOptions(hidden=hidden, tenant=tenant, language=language)
-        return await self._planner.check(text, RunRequest(options=options, limits=self._limits))
+        return await self._planner_of(tenant).check(text, RunRequest(options=options, limits=self._limits))
 
     async def call(
         self, name: str, arguments: Mapping[str, Value], *, idempotency_key: str | None = None,
@@ -338,10 +383,25 @@ class Runtime(fork_safety.ProcessOwned):
         check_names(names)
         call = Call(id=0, tool=name, arguments=arguments)
         services = self._planner.services
+        if name in self._planner.offer.saved_names:
+            return await self._call_program(call, names)
         return await serve_direct(services, call, idempotency_key=idempotency_key, spent=spent, names=names)
 
+    async def _call_program(self, call: Call, names: RunNames) -> Reply:
+        """A direct call of a saved program is a program that calls it."""
+        spec = next(spec for spec in self.tools if spec.name == call.tool)
+        text = f"await tools.{spec.python_name}(**{dict(call.arguments)!r})"
+        options = ProgramOptions(
+            **{"title": spec.name, **{key: value for key, value in msgspec.structs.asdict(names).items() if value}}
+        )
+        outcome = await self.run(text, options=options)
+        if outcome.status == "finished":
+            return Reply(call_id=0, value=outcome.value)
+        message = outcome.problem.message if outcome.problem is not None else f"it ended as {outcome.status}"
+        return Reply(call_id=0, error=message.removeprefix("ToolError: "))
+
     async def _begin(self, text: str, request: RunRequest) -> Paused | Outcome:
-        planner = self._planner  # the tools may be replaced meanwhile
+        planner = self._planner_of(request.options.tenant)  # the tools may be replaced meanwhile
         plan = await planner.plan(text, request)  # program text -> check
         if isinstance(plan, Outcome):
             return plan  # rejected: nothing ran

@@ -175,6 +175,8 @@ class OtelObserver(_Observer):
         if program is None:
             return
         attributes: dict[str, str | int] = {"toolfold.tool": call.tool, "toolfold.call_id": call.id}
+        if call.within:
+            attributes["toolfold.within"] = call.within
         program.calls[call.id] = self._tracer.start_span(
             f"toolfold.call {call.tool}", context=program.context, attributes=attributes
         )

@@ -28,14 +28,13 @@ from toolfold_guest.calls.message_transport import GuestInbox, GuestOutbox
 from toolfold_guest.preload import use as use_set
 from toolfold_guest.program import event_loop, replay, termination
 from toolfold_guest.program.compiler import RETURN_NAME, compile_in_parts, compile_program
-from toolfold_guest.program.namespace import Namespace, lenient_loads, preset
+from toolfold_guest.program.namespace import CO_COROUTINE, NOT_RESULTS, Codes, Namespace, lenient_loads, preset
 from toolfold_guest.program.output_streams import Outlet, Stream, add_low_level_output
 from toolfold_guest.program.replay import GuestTape, give, install, place, seed_random, take_back
 from toolfold_guest.program.termination import hints_of
 from toolfold_guest.program.value_encoder import encode_value
 from toolfold_guest.shared import reserved_names as shared_names
-from toolfold_guest.shared.call_style import ToolFacts, leaves_coroutines, style_of
-from toolfold_guest.shared.reserved_names import NOTEBOOK_NAMES
+from toolfold_guest.shared.call_style import ToolFacts
 from toolfold_guest.shared.wire_format import HEADER, PLAIN, PROGRAM, REPLY, START, text_bytes
 from toolfold_guest.stdlib import blocked_calls, interpreter_patches, notebook
 from toolfold_guest.stdlib.notebook import Returned
@@ -43,7 +42,6 @@ from toolfold_guest.stdlib_names import (
     SIGTERM,
     SIGURG,
     SOCK_STREAM,
-    CodeType,
     ModuleType,
     Socket,
     enable_gc,
@@ -56,17 +54,8 @@ from toolfold_guest.stdlib_names import (
     thread_count,
 )
 
-_NOT_RESULTS = (types.FunctionType, types.ModuleType, type)
-"""What a program may call `result` without meaning its value."""
-_Codes = tuple[types.CodeType, types.CodeType | None]
-"""The body of a program, and its last expression."""
-
-CO_COROUTINE = 0x80
 _AF_UNIX = 1  # by number: on WebAssembly, where nobody needs it, the name is missing
 _HOST = 3  # where the zygote puts the guest's socket
-LOOKS_UP_NAMES = frozenset(
-    {"__globals__", "__main__", "dir", "eval", "exec", "f_globals", "globals", "locals", "modules", "vars"}
-)
 REHEARSALS = (
     "async def count():\n    return [x for x in range(3)]\nprint(f'{len(await count()):.2f}', await echo(value=2))",
     "print(await asyncio.gather(echo(value=1), asyncio.sleep(0)))",
@@ -94,7 +83,7 @@ class _GuestState:
     file: str
     """What the program takes for its own file."""
     start: bytes
-    codes: _Codes
+    codes: Codes
     """A start and a program that do nothing, to warm the caches with."""
     look_for_program: Callable[[int], Any]  # with the time to wait for it
 
@@ -306,7 +295,7 @@ def _restore_streams() -> None:
         stream.reopen()
 
 
-def _make_ready(channel: Channel, text: str, tools: list[Any]) -> _Codes | BaseException:
+def _make_ready(channel: Channel, text: str, tools: list[Any]) -> Codes | BaseException:
     """All that needs no start: the text may yet be refused, so nothing of the program runs here."""
     modules["__main__"] = _state.session
     names = _state.session.__dict__
@@ -316,37 +305,15 @@ def _make_ready(channel: Channel, text: str, tools: list[Any]) -> _Codes | BaseE
     # Else a program that sets no result would return that of the one before.
     names.pop("result", None)  # of an earlier program
     try:
-        # What cannot be cut apart is compiled whole, with its rewrites.
-        codes = compile_in_parts(text) or compile_program(text)
         namespace = Namespace(channel, tools)
-        mentioned = _mentioned(codes)
-        tool_names = namespace.mentioned_tools(mentioned)
-        if "async def" in text and leaves_coroutines(text):
-            channel.habits.has_pending = True
-        if tool_names or "tools" in text:
-            namespace.style = style_of(text, tool_names)
-            if namespace.style != "awaited":
-                codes = _recompile(namespace, text, tool_names) or codes
-                mentioned = _mentioned(codes)
-        namespace.fill(names, mentioned)
+        codes = namespace.prepare(text, names)
         shared_names.tools[0] = namespace.names
-        for name in NOTEBOOK_NAMES if mentioned is None else NOTEBOOK_NAMES & mentioned:
-            names.setdefault(name, notebook.ready(name))
     except BaseException as error:  # noqa: BLE001  # whatever it is, it is the program's outcome once that is started
         return error
     return codes
 
 
-def _recompile(namespace: Namespace, text: str, tool_names: set[str]) -> _Codes | None:
-    """The code of a program that does not await all its calls; `None` if that need not differ."""
-    reading = namespace.reading(tool_names)
-    if namespace.style == "mixed":
-        return compile_program(text, tool_names or {"tools"}, reading)
-    listed = {name for name in reading if f"[{name}(" in text}
-    return compile_program(text, reading=listed) if listed else None
-
-
-def _run(codes: _Codes | BaseException, text: str, options: dict[str, Any]) -> tuple[str, str, str, str]:
+def _run(codes: Codes | BaseException, text: str, options: dict[str, Any]) -> tuple[str, str, str, str]:
     """How it ended: status, value, the whole report, and the report's message where that is only a part of it."""
     names = _state.session.__dict__
     _state.notes = []
@@ -359,7 +326,7 @@ def _run(codes: _Codes | BaseException, text: str, options: dict[str, Any]) -> t
         # A program that ends in a statement may name its value instead.
         if value is None:
             value = names.get("result")
-            if isinstance(value, _NOT_RESULTS):
+            if isinstance(value, NOT_RESULTS):
                 value = None
         # `result = main()` and `return main()`: what else could be meant than what `main` gives?
         if type(value) is types.CoroutineType:
@@ -381,7 +348,7 @@ def _run(codes: _Codes | BaseException, text: str, options: dict[str, Any]) -> t
         return "failed", "null", *termination.describe(error, text)
 
 
-def _execute(codes: _Codes, names: dict[str, Any], text: str) -> Any:
+def _execute(codes: Codes, names: dict[str, Any], text: str) -> Any:
     try:
         # A program that never mentions asyncio and awaits nothing needs no running loop.
         if any(code.co_flags & CO_COROUTINE for code in codes if code) or "asyncio" in text:
@@ -428,18 +395,6 @@ def _leave(leaving: SystemExit) -> tuple[str, str, str, str]:
     if leaving.code is None or leaving.code == 0:
         return "finished", "null", "", ""
     return "failed", "null", f"SystemExit: {leaving.code}", ""
-
-
-def _mentioned(codes: tuple[types.CodeType | None, ...]) -> set[str] | None:
-    """Every global name in the program's code; `None` if it looks names up by itself."""
-    names: set[str] = set()
-    open_codes = [code for code in codes if code is not None]
-    while open_codes:
-        code = open_codes.pop()
-        # Functions and classes are constants of the code around them.
-        names.update(code.co_names)
-        open_codes.extend(constant for constant in code.co_consts if isinstance(constant, CodeType))
-    return names if names.isdisjoint(LOOKS_UP_NAMES) else None
 
 
 def _seed(seed: int | None) -> None:

@@ -9,7 +9,7 @@ from toolfold.execution.outcome import record_of
 from toolfold.models import Call, CallRecord, Reply, ReplyMeta
 
 META = ReplyMeta(attempts=3, cached=True, breaker="opened", from_record=True, arguments={"n": 2})
-CALL = Call(id=7, tool="price", arguments={"n": 1}, line=4)
+CALL = Call(id=7, tool="price", arguments={"n": 1}, line=4, within=2)
 REPLY = Reply(call_id=7, value=[1], error="no", size_bytes=9, meta=META, traceback="Traceback")
 
 

@@ -149,6 +149,7 @@ records = whole(
     from_record=flags,
     used_arguments=st.none() | objects,
     line=counts,
+    within=counts,
     traceback=texts,
 )
 metas = whole(ReplyMeta, attempts=counts, cached=flags, breaker=texts, from_record=flags, arguments=st.none() | objects)
@@ -161,7 +162,7 @@ replies = whole(
     meta=st.none() | metas,
     traceback=texts,
 )
-calls = whole(Call, id=counts, tool=texts, arguments=objects, line=counts)
+calls = whole(Call, id=counts, tool=texts, arguments=objects, line=counts, within=counts)
 clocks = st.integers(0, 2**63) | numbers
 entries = (
     whole(CallEntry, call=calls, at=numbers)

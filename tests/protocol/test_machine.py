@@ -62,10 +62,22 @@ def test_a_call_may_come_from_any_line_or_an_unknown_one(line: int) -> None:
     assert frame == CallsFrame("", "", [WireCall(1, 0, {}, line)], -1, None)
 
 
-@pytest.mark.parametrize("line", ["true", "null", "1.5", '"1"', "[1]", "1,2"])
+@pytest.mark.parametrize("line", ["true", "null", "1.5", '"1"', "[1]", "1,2,3"])
 def test_a_line_that_is_no_integer_cannot_be_read(line: str) -> None:
     with pytest.raises(Violation, match="cannot be read"):
         running().receive(f'[1,"","",[[1,0,{{}},{line}]],-1,null]'.encode())
+
+
+@pytest.mark.parametrize("within", [-1, 2, 3, 10**30])
+def test_a_call_within_itself_or_a_later_one_is_a_violation(within: int) -> None:
+    with pytest.raises(Violation, match=f"call 2 within call {within}"):
+        running().receive(f'[1,"","",[[1,0,{{}},1],[2,0,{{}},1,{within}]],-1,null]'.encode())
+
+
+def test_a_call_within_an_earlier_one_says_so() -> None:
+    frame = running().receive(b'[1,"","",[[1,0,{},1],[2,0,{},4,1]],-1,null]')
+
+    assert frame == CallsFrame("", "", [WireCall(1, 0, {}, 1), WireCall(2, 0, {}, 4, within=1)], -1, None)
 
 
 def test_more_calls_than_the_limit_end_the_program() -> None:

@@ -33,6 +33,7 @@ from toolfold.tools.tool import Globs, Tool, near_names
 
 if TYPE_CHECKING:
     from toolfold.config.sections import ApiConfig, AuthConfig
+    from toolfold.programs.proof import ProgramLibrary
     from toolfold.sources.mcp.server_definition import Server
     from toolfold.sources.openapi.source import Api
     from toolfold.sources.web.credentials import ApiAuth
@@ -67,10 +68,27 @@ def runtime_settings(config: Config) -> RuntimeSettings:
         learn=config.tools.learn,
         embedder=embedder_of(config),
         languages=config.execution.languages,
+        programs=program_library(config),
         steps=wrappers(policy=policy, concurrency=concurrency, error_details=config.tools.error_details),
         session_limits=SessionLimits(**{_SESSIONS.get(key, key): value for key, value in sessions.items()}),
         paused_limits=PausedLimits(**config.paused.model_dump(exclude_none=True)),
     )
+
+
+def program_folders(config: Config) -> list[Path]:
+    """Folders of saved programs, whether they exist or not."""
+    return [config.folder / Path(folder).expanduser() for folder in config.programs.folders]
+
+
+def program_library(config: Config) -> ProgramLibrary | None:
+    """Saved programs of the config; `None` where it names none and has no folder for them."""
+    folders = program_folders(config)
+    if "programs" not in config.model_fields_set and not any(folder.is_dir() for folder in folders):
+        return None
+    # Imported here: hardly any config needs it, and every start would wait for it.
+    from toolfold.programs.proof import ProgramLibrary  # noqa: PLC0415
+
+    return ProgramLibrary(*folders, models_may=config.programs.models_may, withholds=config.programs.withhold)
 
 
 # Any: each option of an engine has its own type.

@@ -35,6 +35,7 @@ from toolfold.config.sections import (
     McpConfig,
     PolicyConfig,
     PriceConfig,
+    ProgramsConfig,
     RayConfig,
     Seconds,
     Section,
@@ -365,6 +366,8 @@ class Config(Section):
     """The HTTP server: `toolfold serve`."""
     mcp: McpConfig = Field(default_factory=McpConfig)
     """The MCP server: `toolfold mcp`."""
+    programs: ProgramsConfig = Field(default_factory=ProgramsConfig)
+    """Saved programs, which are offered as tools."""
     console: ConsoleConfig = Field(default_factory=ConsoleConfig)
     """The web console: `toolfold console`."""
     prices: Mapping[Text, PriceConfig] = Field(default_factory=dict)

@@ -488,6 +488,17 @@ class McpConfig(Section):
     client's timeout. Default: what is known about the client, or never."""
 
 
+class ProgramsConfig(Section):
+    """Saved programs; see `docs/saved-programs.md`."""
+
+    folders: tuple[Text, ...] = Field(default=("programs",), min_length=1)
+    """Where saved programs are, relative to the config's folder; the first takes new ones. `~` is your home folder."""
+    models_may: Literal["nothing", "propose", "save"] = "nothing"
+    """What `save_program` does for models: `propose` waits until a person accepts it; `nothing` offers no such tool."""
+    withhold: bool = False
+    """Do not offer programs that their record proves no more: edited, or with a tool whose schema has changed."""
+
+
 # ----------------------------------------------------------------------------------------------------
 # The name of an engine in a `toolfold.yaml`: a built-in one, or one that another distribution registers.
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
-from typing import Final, Literal, NamedTuple, Protocol, Self, TypeAlias, runtime_checkable
+from typing import Any, Final, Literal, NamedTuple, Protocol, Self, TypeAlias, runtime_checkable
 
 import msgspec
 
@@ -290,8 +290,27 @@ class Capabilities:
     """Keeps guests waiting for programs."""
     languages: frozenset[Language] = frozenset({"python"})
     """That programs may be written in."""
+    has_saved_programs: bool = True
+    """A program can call saved ones, which run in its guest."""
     cores: int = 0
     """That it runs programs on, where those are not this machine's."""
+
+
+class BorrowedEngine:
+    """An engine of another runtime, which opens and closes it."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+
+    # Any: whatever the engine has.
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._engine, name)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        pass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

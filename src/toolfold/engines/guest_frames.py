@@ -116,7 +116,13 @@ def events_in(frame: Frame, order: Order) -> list[Event]:
             events.append(
                 Called(
                     *[
-                        Call(id=call.id, tool=tools[call.tool].name, arguments=call.arguments, line=call.line)
+                        Call(
+                            id=call.id,
+                            tool=tools[call.tool].name,
+                            arguments=call.arguments,
+                            line=call.line,
+                            within=call.within,
+                        )
                         for call in frame.calls
                     ]
                 )

@@ -151,7 +151,7 @@ def record_of(call: Call, reply: Reply, started_seconds: float, seconds: float) 
         id=call.id, name=call.tool, arguments=call.arguments, started_seconds=started_seconds, seconds=seconds,
         error=reply.error, bytes_in=json_size(call.arguments),
         bytes_out=_size(reply) if reply.size_bytes is None else reply.size_bytes, line=call.line,
-        traceback=reply.traceback,
+        within=call.within, traceback=reply.traceback,
     )  # fmt: skip
     meta = reply.meta
     if meta is None:

@@ -342,7 +342,10 @@ class Approvals:
         return decision
 
     async def _request_answer(self, call: Call, spec: ToolSpec, *, is_begun: bool) -> ApprovalAnswer:
-        self._record.tell("asked", call_id=call.id, tool=call.tool, arguments=dict(call.arguments), line=call.line)
+        self._record.tell(
+            "asked", call_id=call.id, tool=call.tool, arguments=dict(call.arguments), line=call.line,
+            within=call.within,
+        )  # fmt: skip
         if self._tell is not None:
             self._tell(ApprovalAsked(self._plan.start_record.execution_id, call))
         answer: asyncio.Future[ApprovalAnswer] = asyncio.get_running_loop().create_future()

@@ -138,7 +138,10 @@ def _paused(history: ExecutionHistory, calls: Mapping[int, Call], approvals: Map
 
 def _asked_call(entry: Moment) -> Call:
     facts = entry.facts
-    return Call(id=entry.call_id, tool=facts["tool"], arguments=facts["arguments"], line=facts["line"])
+    return Call(
+        id=entry.call_id, tool=facts["tool"], arguments=facts["arguments"], line=facts["line"],
+        within=facts.get("within", 0),
+    )  # fmt: skip
 
 
 def _is_question(entry: Entry) -> TypeIs[Moment]:

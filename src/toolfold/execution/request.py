@@ -7,7 +7,7 @@ from dataclasses import fields
 from functools import wraps
 from inspect import signature
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, ParamSpec, TypedDict, TypeVar
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, ParamSpec, Protocol, TypedDict, TypeVar
 
 import msgspec
 
@@ -26,10 +26,11 @@ if TYPE_CHECKING:
     from toolfold.models import CallRecord, Language, ProgramKeywords, ToolSpec
     from toolfold.sessions import Session, SessionLimits
     from toolfold.sessions.stores import FileStore
+    from toolfold.tools.catalog import Catalog
     from toolfold.tools.learned_replies import Learning
     from toolfold.tools.router import Router, Wrapper
     from toolfold.tools.search import Embedder
-    from toolfold.tools.tool import ApproveCallback, CallContext
+    from toolfold.tools.tool import ApproveCallback, CallContext, Tool
 
 
 class RunRequest(msgspec.Struct, frozen=True, kw_only=True):
@@ -93,6 +94,22 @@ class ExecutionPlan(msgspec.Struct, frozen=True, kw_only=True):
 # What a runtime is made with.
 
 
+class ProgramSource(Protocol):
+    """Saved programs that a runtime offers beside its tools."""
+
+    def bind(self, runtime: Any, /) -> None:
+        """A runtime begins to offer them."""
+
+    def revision(self, tenant: str, /) -> tuple[str, object]:
+        """The tenant if it has programs of its own, else nothing; and a value that changes when its programs do."""
+
+    def with_mentioned(self, text: str, tenant: str = "", /) -> str:
+        """A text, followed by those of the saved programs that it mentions: all that may call a tool."""
+
+    def tools(self, catalog: Catalog, policy: Policy, tenant: str) -> Iterable[Tool]:
+        """Those that can run with these tools."""
+
+
 class RuntimeSettings(msgspec.Struct, frozen=True, kw_only=True):
     """All that a runtime is made with but its tools. `Runtime` says what those mean that are keywords of it, too."""
 
@@ -123,6 +140,8 @@ class RuntimeSettings(msgspec.Struct, frozen=True, kw_only=True):
     may_ask: bool = False
     """Any tool may turn out to need an answer of the outside while it is served (`CallContext.approve`), so each
     program that is started can pause, and is kept so that it can be replayed."""
+    programs: ProgramSource | None = None
+    """Saved programs: a `toolfold.programs.ProgramLibrary`."""
     before_files: Callable[[str], Awaitable[None]] | None = None
     """Asked before an execution's files are kept for its session; raises `Fenced` where another process may have the
     execution. The ledger fences its own records, a folder cannot."""
@@ -161,6 +180,7 @@ if TYPE_CHECKING:  # a `TypedDict` takes long to make, and every command would w
         interface: str
         languages: frozenset[Language] | None
         may_ask: bool
+        programs: ProgramSource | None
         before_files: Callable[[str], Awaitable[None]] | None
 
 

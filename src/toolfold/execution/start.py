@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import time
-from collections.abc import Awaitable, Collection, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
@@ -18,7 +18,18 @@ from toolfold.execution.outcome import code_size, context_saved, isolation_of
 from toolfold.execution.recorded_history import ReplayHistory, Rerun, history_of, put_on_record, take_over
 from toolfold.execution.request import ExecutionPlan, RunRequest, Services, short
 from toolfold.ledger.base import ExecutionFilter, Ledger
-from toolfold.models import File, Language, Limits, Outcome, Problem, Program, RunNames, StartRecord, ToolSpec
+from toolfold.models import (
+    OWN_SETS,
+    File,
+    Language,
+    Limits,
+    Outcome,
+    Problem,
+    Program,
+    RunNames,
+    StartRecord,
+    ToolSpec,
+)
 from toolfold.program.check import Checker
 from toolfold.prompts.python_stubs import WORDS_ASKED_FOR, asks_for_words
 from toolfold.protocol.codec import encode
@@ -53,10 +64,13 @@ class RuntimeTools:
 
     def __init__(
         self, tools: Iterable[Tool], policy: Policy, steps: Sequence[Wrapper], learning: Learning, *,
-        router: Router | None = None,
+        router: Router | None = None, saved_programs: Callable[[Catalog], Iterable[Tool]] | None = None,
     ) -> None:  # fmt: skip
         self.learning = learning
         catalog = Catalog(tools)
+        if saved_programs is not None and router is None:
+            catalog = catalog.with_tools(saved_programs(catalog))
+        self._saved = {tool.spec.name: (tool.spec, tool.needs) for tool in catalog if tool.needs is not None}
         self._has_tools = len(catalog) > 0
         if catalog.get(SEARCH_SPEC.name) is None:
             # Also where there is nothing to find yet: a caller may bring tools of its own.
@@ -92,10 +106,33 @@ class RuntimeTools:
         """Own tools and the caller's; among the latter alone there is also something to search."""
         if not outside and not hidden:
             return self.specs
+        if hidden and self._saved:
+            hidden = self._with_callers(hidden)
         outside_specs = [avoid_reserved_names(spec) for spec in outside]
         if self.specs or any(spec.name == SEARCH_SPEC.name for spec in outside_specs):
             return (*(spec for spec in self.specs if spec.name not in hidden), *outside_specs)
         return (*outside_specs, SEARCH_SPEC)
+
+    def with_libraries(self, program: Program) -> Program:
+        """The program with the libraries of the saved programs that it mentions, which run where it runs."""
+        if not self._saved or program.library_set not in OWN_SETS:
+            return program
+        words = set(re.findall(r"\w+", program.text))
+        needed = [needs.libraries for spec, needs in self._saved.values() if spec.python_name in words]
+        return replace(program, library_set=max([program.library_set, *needed], key=OWN_SETS.index))
+
+    def _with_callers(self, hidden: Collection[str]) -> Collection[str]:
+        """The hidden tools, and the saved programs that call any of them."""
+        hidden, count = set(hidden), -1
+        while len(hidden) != count:
+            count = len(hidden)
+            hidden.update(spec.name for spec, needs in self._saved.values() if not needs.tools.isdisjoint(hidden))
+        return hidden
+
+    @property
+    def saved_names(self) -> frozenset[str]:
+        """Names of the saved programs."""
+        return frozenset(self._saved)
 
     def checker_for(self, specs: tuple[ToolSpec, ...]) -> Checker:
         """The one that is kept, where it knows these very tools."""
@@ -140,6 +177,14 @@ class ExecutionPlanner:
         """Whether a program may have to pause for a yes, because nobody here gives it."""
         return (self.offer.asks or self._may_ask) and self.services.context.approve is None
 
+    def _granted(self, request: RunRequest) -> tuple[ToolSpec, ...]:
+        hidden = request.options.hidden
+        if self.offer.saved_names:
+            capabilities, language = self.services.engine.capabilities, request.options.language
+            if language == "bash" or not capabilities.has_saved_programs:
+                hidden = self.offer.saved_names.union(hidden)
+        return self.offer.granted(request.outside, hidden)
+
     async def plan(self, text: str, request: RunRequest) -> ExecutionPlan | Outcome:
         """The plan of a program that passes the check, or the outcome of one that does not.
 
@@ -150,7 +195,7 @@ class ExecutionPlanner:
         if request.options.language == "bash":
             return await self._planned_bash(text, request)
         # First: to wake up and compile takes a guest longer than all that the host does until the program starts.
-        specs = self.offer.granted(request.outside, request.options.hidden)
+        specs = self._granted(request)
         may_ask = any(map(text.__contains__, WORDS_ASKED_FOR)) and asks_for_words(text)
         help_specs = await self._help_specs(specs, request) if may_ask else specs
         preparation = None
@@ -171,6 +216,7 @@ class ExecutionPlanner:
             if isinstance(program, Problem):
                 self._drop(request, preparation)
                 return await self._rejected(program, text, request, session_note)
+            program = self.offer.with_libraries(program)
             if session_note:
                 program = replace(program, notes=(*program.notes, session_note))
             return await self._planned(program, help_specs, request, preparation)
@@ -203,7 +249,7 @@ class ExecutionPlanner:
             raise UsageError(f"the engine {engine.name!r} runs no bash programs {place}; see 'toolfold doctor'")
         if request.options.keep_names:
             raise UsageError("keep_names is for Python programs; what a bash program keeps for its session are files")
-        specs = self.offer.granted(request.outside, request.options.hidden)
+        specs = self._granted(request)
         if request.session is not None:
             await self._sessions.enter(request.session)
         try:
@@ -219,7 +265,7 @@ class ExecutionPlanner:
     async def check(self, text: str, request: RunRequest) -> Problem | None:
         """The problem for which a program would be rejected, if any."""
         _check_text(text)
-        specs = self.offer.granted(request.outside, request.options.hidden)
+        specs = self._granted(request)
         checker = self.offer.checker_for(specs)
         is_bash = request.options.language == "bash"
         checked = (
@@ -444,7 +490,8 @@ def _with_input(request: RunRequest, program: Program) -> Program:
 
 
 def _repeatable(specs: Iterable[ToolSpec]) -> frozenset[str]:
-    return frozenset(spec.name for spec in specs if spec.read_only or spec.idempotent)
+    # The call of a saved program only gives its text.
+    return frozenset(spec.name for spec in specs if spec.read_only or spec.idempotent or spec.source == "program")
 
 
 # ----------------------------------------------------------------------------------------------------

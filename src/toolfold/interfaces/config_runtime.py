@@ -166,7 +166,7 @@ class BridgedRuntime(Runtime):
         self, text: str, *, options: ProgramOptions | None = None, **keywords: Unpack[ProgramKeywords]
     ) -> Outcome:
         """As in the runtime, with the servers' tools that the tenant may call."""
-        await self._wait_for_servers(text)
+        await self._wait_for_servers(self.with_saved_texts(text))
         return await super().run(text, options=self._hiding(merge_options(ProgramOptions, options, keywords)))
 
     # Any: one of two types, as in the runtime.
@@ -175,7 +175,7 @@ class BridgedRuntime(Runtime):
         **keywords: Unpack[StartKeywords],
     ) -> Any:  # fmt: skip
         """As in the runtime, with the servers' tools that the tenant may call."""
-        await self._wait_for_servers(text)
+        await self._wait_for_servers(self.with_saved_texts(text))
         options = self._hiding(merge_options(StartOptions, options, keywords))
         return await (
             super().start(text, background=True, options=options)
@@ -210,7 +210,8 @@ class BridgedRuntime(Runtime):
         if key not in self._hidden:
             globs = self._globs.get(key, Globs(()))
             own = {SEARCH_SPEC.name, *(tool.spec.name for tool in self._local if not is_granted(tool))}
-            specs = (spec for spec in self.tools if spec.name not in own)
+            # A saved program is hidden with the tools that it calls.
+            specs = (spec for spec in self.tools if spec.name not in own and spec.source != "program")
             self._hidden[key] = frozenset(spec.name for spec in specs if not globs.match(spec))
         return self._hidden[key]
 

@@ -55,6 +55,8 @@ class WireCall(msgspec.Struct, array_like=True, forbid_unknown_fields=True, gc=F
     arguments: dict[str, Any]
     line: int = 0
     """Of the program; 0 where the guest cannot tell."""
+    within: int = 0
+    """The call of the saved program that makes this one; 0 in any other program."""
 
 
 class CallsFrame(msgspec.Struct, array_like=True, forbid_unknown_fields=True, tag=CALLS, gc=False):
@@ -297,6 +299,8 @@ def tool_facts(spec: ToolSpec, words: tuple[str, str] | None = None) -> tuple[An
     facts = (*names, parameters, spec.required, takes_object)
     signature, doc = words or ("", spec.description)
     # Fields at the end that say nothing are left out: a grant of 5,000 tools is sent with every program.
+    if spec.source == "program":
+        return (*facts, doc, signature, False, True)
     if spec.read_only:
         return (*facts, doc, signature, True)
     return (*facts, doc, signature) if signature else (*facts, doc)

@@ -184,6 +184,8 @@ class Conversation:
             # Observers look the line up in the program, and the ledger keeps it as a number of its own size.
             if not 0 <= call.line <= MAX_LINE:
                 raise Violation(f"a call from line {call.line}")
+            if not 0 <= call.within < call.id:
+                raise Violation(f"call {call.id} within call {call.within}")
         # A limit, not a breach: an honest program may reach it, and its author must hear which one.
         if self._last_call_id > self._limits.calls:
             limit = self._limits.calls

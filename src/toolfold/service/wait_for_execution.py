@@ -259,8 +259,9 @@ class RecordedWait:
                 match entry:
                     case Moment(kind="asked", facts=facts):
                         self.questions[entry.call_id] = Call(
-                            id=entry.call_id, tool=facts["tool"], arguments=facts["arguments"], line=facts["line"]
-                        )
+                            id=entry.call_id, tool=facts["tool"], arguments=facts["arguments"], line=facts["line"],
+                            within=facts.get("within", 0),
+                        )  # fmt: skip
                     case DecisionEntry():
                         self.questions.pop(entry.call_id, None)
                     case CallEntry():

@@ -151,7 +151,7 @@ class Learning:
 
     def wrap(self, tool: Tool, rest: Handler) -> Handler:
         """The step: counts calls, and looks at some replies of a tool that does not say what it returns."""
-        if not self._is_on or tool.spec.source == "toolfold":
+        if not self._is_on or tool.spec.source in ("toolfold", "program"):
             return rest
         name, version, has_output_schema = tool.spec.name, version_of(tool.spec), tool.spec.output_schema is not None
         key = f"{name} {version}"

@@ -18,7 +18,7 @@ import msgspec
 
 from toolfold.errors import ToolArgumentsInvalid, UsageError
 from toolfold.events import Tell
-from toolfold.models import AllowedCallers, Call, Covers, Json, Limits, ToolSpec, Value
+from toolfold.models import AllowedCallers, Call, Covers, Json, LibrarySet, Limits, ToolSpec, Value
 from toolfold_guest.shared.reserved_names import RESERVED
 
 if TYPE_CHECKING:
@@ -130,6 +130,17 @@ class CallContext(msgspec.Struct, frozen=True, kw_only=True):
     """Adds to an index what a tenant's tools were seen to return."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProgramNeeds:
+    """Needs of a saved program where it is called."""
+
+    presets: tuple[str, ...] = ()
+    """Names that it uses without an import."""
+    libraries: LibrarySet = "bare"
+    tools: frozenset[str] = frozenset()
+    """Names of the tools that it calls, as far as they are known."""
+
+
 RetryWhen: TypeAlias = Literal["safe", "always", "never"]
 
 
@@ -157,6 +168,8 @@ class Tool:
     """What the circuit breaker counts: errors that say that the tool is unavailable, or every failure."""
     origin: str = ""
     """Where another process finds it: `module:name` or `/folder/file.py:name`; empty where it cannot."""
+    needs: ProgramNeeds | None = None
+    """Of a saved program."""
     close: Callable[[], Awaitable[None]] | None = None
     """Lets go of connections when a runtime is left; a later call opens new ones. Tools that share them share this."""
 

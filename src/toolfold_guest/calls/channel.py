@@ -14,7 +14,7 @@ import threading
 from typing import Any
 
 from toolfold_guest.calls.message_transport import GuestInbox, GuestOutbox
-from toolfold_guest.program.compiler import FILENAME
+from toolfold_guest.program.compiler import CALL_NAME, FILENAME
 from toolfold_guest.program.value_encoder import encode, revive
 from toolfold_guest.shared.wire_format import MAX_LINE, text_bytes
 from toolfold_guest.stdlib_names import count_from, thread_count, thread_ident
@@ -287,6 +287,14 @@ SEND_AT_BYTES = 1024 * 1024
 SEND_AT_CALLS = 64  # the host serves them while the program makes the next
 
 
+class CallSite(int):
+    """A line, of a saved program's text where `within` names the call that runs it."""
+
+    within: int = 0
+    call_id: int = 0
+    """Of the call that was made there, once it has one."""
+
+
 class UnsentCalls:
     """Gives calls their ids, and says with each frame of them whether the guest waits."""
 
@@ -309,7 +317,11 @@ class UnsentCalls:
     def add(self, index: int, text: str, line: int) -> int:
         """One more call; its id. With threads about, only under their lock: ids must leave in their order."""
         call_id = self.last_id = next(self._ids)
-        self._calls.append(f"[{call_id},{index},{text},{line}]")
+        if type(line) is CallSite:
+            line.call_id = call_id
+            self._calls.append(f"[{call_id},{index},{text},{line},{line.within}]")
+        else:
+            self._calls.append(f"[{call_id},{index},{text},{line}]")
         self._bytes += len(text)
         return call_id
 
@@ -343,10 +355,19 @@ class UnsentCalls:
 def line_of(frame: Any) -> int:
     """The line of the program that a frame, or the nearest of its callers, stands at; 0 if none of them is its own."""
     # A library calls the tool for the program.
-    while frame.f_code.co_filename != FILENAME:
+    while not frame.f_code.co_filename.startswith(_OWN_FILES):
         frame = frame.f_back
         if frame is None:
             return 0
     line = frame.f_lineno
     # Code that the program compiles itself may have any line, or none.
-    return line if line is not None and 0 < line <= MAX_LINE else 0
+    line = line if line is not None and 0 < line <= MAX_LINE else 0
+    if frame.f_code.co_filename == FILENAME:
+        return line
+    site = CallSite(line)
+    site.within = frame.f_globals.get(CALL_NAME, 0)
+    return site
+
+
+_OWN_FILES = FILENAME.removesuffix(">")
+"""The start of its file's name, and of those of the saved programs that it calls."""

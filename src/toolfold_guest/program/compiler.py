@@ -17,6 +17,8 @@ from toolfold_guest.shared.call_style import ASYNC_PREFIX, awaited_attributes, i
 
 FILENAME = "<program>"
 RETURN_NAME = "__toolfold_return__"
+CALL_NAME = "__toolfold_call__"
+"""Has the id of the call that runs a saved program."""
 VALUE_NAME = "__toolfold_value__"
 USE_NAME = "__toolfold_use__"
 TOGETHER_NAME = "__toolfold_together__"
@@ -38,7 +40,7 @@ _BEGINS_STATEMENT = re.compile(
 )
 
 
-def compile_in_parts(text: str) -> tuple[types.CodeType, types.CodeType] | None:
+def compile_in_parts(text: str, file: str = FILENAME) -> tuple[types.CodeType, types.CodeType] | None:
     """What `compile_program` gives, at a third of its cost; `None` for a text that needs its rewrites.
 
     Without a tree: the text is cut where its last line at the margin begins. If what follows is an
@@ -55,8 +57,8 @@ def compile_in_parts(text: str) -> tuple[types.CodeType, types.CodeType] | None:
         return None
     try:
         # Blank lines in front keep the line numbers.
-        last = compile("\n" * head.count("\n") + tail, FILENAME, mode, flags, dont_inherit=True)
-        body = compile(head, FILENAME, "exec", flags, dont_inherit=True) if head else _NO_BODY
+        last = compile("\n" * head.count("\n") + tail, file, mode, flags, dont_inherit=True)
+        body = compile(head, file, "exec", flags, dont_inherit=True) if head else _NO_BODY
     except SyntaxError:
         return None  # the last line at the margin is in the middle of something
     return body, last
@@ -74,13 +76,13 @@ def _last_line_at_margin(text: str) -> int:
 
 
 def compile_program(
-    text: str, mixed: Collection[str] = (), reading: Collection[str] = ()
+    text: str, mixed: Collection[str] = (), reading: Collection[str] = (), file: str = FILENAME
 ) -> tuple[types.CodeType, types.CodeType | None]:
     """The body, and the last expression if the program ends in one: its value is the outcome's.
 
     `mixed` are the tools of a program that awaits some of its calls only; `reading` those that change nothing.
     """
-    tree = ast.parse(text, FILENAME)
+    tree = ast.parse(text, file)
     if mixed:
         _rewrite_calls(tree, mixed, reading)
     elif reading:
@@ -90,14 +92,14 @@ def compile_program(
     if "tools" in text:
         _rewrite_tools(tree)
     last = tree.body.pop() if tree.body and isinstance(tree.body[-1], ast.Expr) else None
-    body = compile(tree, FILENAME, "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT, dont_inherit=True)
+    body = compile(tree, file, "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT, dont_inherit=True)
     if last is None:
         return body, None
     assert isinstance(last, ast.Expr)
     expression = ast.Expression(last.value)
     flags = ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
     # `from __future__` lines were compiled with the body; the last expression must obey them too.
-    return body, compile(expression, FILENAME, "eval", flags=flags | _futures(body), dont_inherit=True)
+    return body, compile(expression, file, "eval", flags=flags | _futures(body), dont_inherit=True)
 
 
 _NO_BODY = compile("", FILENAME, "exec", dont_inherit=True)

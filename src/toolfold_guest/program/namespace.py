@@ -1,35 +1,68 @@
 """Namespace of a program: tools as functions, the module `tools`, names that need no import, pages."""
 
 import ast
+import asyncio
+import base64
+import builtins
 import difflib
 import functools
 import importlib
 import inspect
+import io
 import json
+import linecache
 import sys
 import types
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from toolfold_guest.calls import pending_call
-from toolfold_guest.calls.channel import Channel, ToolError, line_of
+from toolfold_guest.calls.channel import CallSite, Channel, ToolError, line_of
 from toolfold_guest.calls.pending_call import Maker, PendingCall, value_of
 from toolfold_guest.program import compiler
-from toolfold_guest.program.compiler import BLOCKING_PREFIX, PENDING_PREFIX
-from toolfold_guest.shared.call_style import KEYWORDS, Style, ToolFacts, bind
-from toolfold_guest.shared.reserved_names import ANY_TOOL, RESERVED
-from toolfold_guest.stdlib.notebook import LenientDatetime, describe_files
+from toolfold_guest.program.compiler import (
+    BLOCKING_PREFIX,
+    CALL_NAME,
+    FILENAME,
+    PENDING_PREFIX,
+    RETURN_NAME,
+    compile_in_parts,
+    compile_program,
+)
+from toolfold_guest.program.value_encoder import Media, encode_value
+from toolfold_guest.shared.call_style import KEYWORDS, Style, ToolFacts, bind, leaves_coroutines, style_of
+from toolfold_guest.shared.reserved_names import ANY_TOOL, NOTEBOOK_NAMES, PROGRAMS, RESERVED
+from toolfold_guest.shared.wire_format import BYTES_KEY, MEDIA_KEY
+from toolfold_guest.stdlib import notebook
+from toolfold_guest.stdlib.notebook import LenientDatetime, Returned, describe_files
+from toolfold_guest.stdlib_names import CodeType
 
+NOT_RESULTS = (types.FunctionType, types.ModuleType, type)
+"""What a program may call `result` without meaning its value."""
+Codes = tuple[types.CodeType, types.CodeType | None]
+"""The body of a program, and its last expression."""
+CO_COROUTINE = 0x80
+LOOKS_UP_NAMES = frozenset(
+    {"__globals__", "__main__", "dir", "eval", "exec", "f_globals", "globals", "locals", "modules", "vars"}
+)
 _frame = sys._getframe
+_PROGRAM_FIELD = ToolFacts._fields.index("is_program")
 _PRESET = {"np": "numpy", "pd": "pandas", "plt": "matplotlib.pyplot"}
 
 
 class Namespace:
     """The tools of one program, made into functions when they are asked for."""
 
-    def __init__(self, channel: Channel, tools: list[tuple[Any, ...]]) -> None:
+    def __init__(self, channel: Channel, tools: list[tuple[Any, ...]], *, is_own: bool = True) -> None:
+        """`is_own` is false for a saved program that the program calls."""
+        self._has_programs = max(map(len, tools), default=0) > _PROGRAM_FIELD and any(map(_is_program, tools))
+        if is_own and self._has_programs:
+            # Any: it has the same methods.
+            program_channel: Any = ProgramChannel(channel, tools)
+            channel = program_channel
         self._channel = channel
         self._tools = tools
+        self._is_own = is_own
         self.style: Style = "awaited"
         self._index: dict[str, int] = {}
         self.names: Mapping[str, int] = self._index
@@ -38,6 +71,32 @@ class Namespace:
             self._index[python_name] = index
             for alias in aliases:
                 self._index[alias] = index
+
+    def prepare(self, text: str, names: dict[str, Any], file: str = FILENAME) -> Codes:
+        """The code of a program, which finds what it mentions among `names`."""
+        # What cannot be cut apart is compiled whole, with its rewrites.
+        codes = compile_in_parts(text, file) or compile_program(text, file=file)
+        mentioned = _mentioned(codes)
+        tool_names = self.mentioned_tools(mentioned)
+        if "async def" in text and leaves_coroutines(text):
+            self._channel.habits.has_pending = True
+        if tool_names or "tools" in text:
+            self.style = style_of(text, tool_names)
+            if self.style != "awaited":
+                codes = self._recompile(text, tool_names, file) or codes
+                mentioned = _mentioned(codes)
+        self.fill(names, mentioned)
+        for name in NOTEBOOK_NAMES if mentioned is None else NOTEBOOK_NAMES & mentioned:
+            names.setdefault(name, notebook.ready(name))
+        return codes
+
+    def _recompile(self, text: str, tool_names: set[str], file: str) -> Codes | None:
+        """The code of a program that does not await all its calls; `None` if that need not differ."""
+        reading = self.reading(tool_names)
+        if self.style == "mixed":
+            return compile_program(text, tool_names or {"tools"}, reading, file)
+        listed = {name for name in reading if f"[{name}(" in text}
+        return compile_program(text, reading=listed, file=file) if listed else None
 
     def fill(self, names: dict[str, Any], mentioned: set[str] | None) -> None:
         """Put into the program's globals what it may use without an import.
@@ -50,7 +109,13 @@ class Namespace:
         if self.style != "awaited":
             self._fill_pending(names, mentioned or ())
         names["ToolError"] = ToolError
-        names["tools"] = self.module()
+        names["tools"] = tools = self.module()
+        if self._has_programs and (mentioned is None or PROGRAMS in mentioned):
+            pending_call.install()
+            self._channel.habits.has_pending = True
+            names[PROGRAMS] = tools.__dict__[PROGRAMS]
+        if not self._is_own:
+            names["__builtins__"] = {**vars(builtins), "__import__": functools.partial(_import_own, tools)}
 
     def _fill_pending(self, names: dict[str, Any], mentioned: Iterable[str]) -> None:
         """What the rewritten calls of a program that does not await them all refer to."""
@@ -141,7 +206,8 @@ class Namespace:
     def module(self) -> types.ModuleType:
         """`tools`, with one submodule for each domain, importable by name."""
         root = ToolsModule(self, "tools", dict.fromkeys(self._index, ""))
-        sys.modules["tools"] = root
+        modules = sys.modules if self._is_own else {}
+        modules["tools"] = root
         domains: dict[str, dict[str, str]] = {}
         for name, index in self._index.items():
             _, python_name, _, domain, short_name, *_ = self._tools[index]
@@ -151,8 +217,9 @@ class Namespace:
                 if short_name and short_name not in self._index:
                     members.setdefault(short_name, python_name)
         for domain, members in domains.items():
-            module = ToolsModule(self, f"tools.{domain}", members)
-            root.__dict__[domain] = sys.modules[module.__name__] = module
+            kind = ProgramsModule if domain == PROGRAMS and self._has_programs else ToolsModule
+            module = kind(self, f"tools.{domain}", members)
+            root.__dict__[domain] = modules[module.__name__] = module
         return root
 
 
@@ -189,6 +256,15 @@ class ToolsModule(types.ModuleType):
 
     def __dir__(self) -> list[str]:
         return sorted(self.__dict__["_members"].keys() - {ANY_TOOL})
+
+
+class ProgramsModule(ToolsModule):
+    """The saved programs, for `programs.name(...)`: made when it is awaited or its value is used."""
+
+    def __getattr__(self, name: str) -> Any:
+        if name in self.__dict__["_members"]:
+            return self.__dict__["_namespace"].pending(name)
+        return super().__getattr__(name)
 
 
 def get_tool(module: Any, name: str, *default: Any) -> Any:
@@ -317,3 +393,165 @@ class Pages:
         if unread and number != self._max_pages:
             raise ToolError(f"{self._name}.pages() cannot read everything: {unread}")
         return reply["next"] or ""
+
+
+def _mentioned(codes: Codes) -> set[str] | None:
+    """Every global name in the program's code; `None` if it looks names up by itself."""
+    names: set[str] = set()
+    open_codes = [code for code in codes if code is not None]
+    while open_codes:
+        code = open_codes.pop()
+        # Functions and classes are constants of the code around them.
+        names.update(code.co_names)
+        open_codes.extend(constant for constant in code.co_consts if isinstance(constant, CodeType))
+    return names if names.isdisjoint(LOOKS_UP_NAMES) else None
+
+
+# ----------------------------------------------------------------------------------------------------
+# Saved programs that the program calls. The host's reply to such a call is a text: it runs here, with names of its own,
+# and its calls are calls of this execution that say within which call they were made. To the host it is one program.
+
+MOST_WITHIN = 8
+"""Saved programs within each other; one that calls itself ends there."""
+_import = builtins.__import__
+
+
+class SavedProgramFailed(ToolError):
+    """What the program reads of it is a `ToolError` like any other."""
+
+    __module__, __qualname__ = "builtins", "ToolError"
+
+
+class ProgramChannel:
+    """The program's channel, apart from calls of saved programs."""
+
+    def __init__(self, channel: Channel, tools: list[tuple[Any, ...]]) -> None:
+        self._channel, self._tools = channel, tools
+        self._callers: dict[int, tuple[str, ...]] = {0: ()}
+        """By call: the saved programs around it, and its own."""
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._channel, name)
+
+    async def call(self, index: int, name: str, arguments: dict[str, Any], line: int) -> Any:
+        if not self._is_program(index):
+            return await self._channel.call(index, name, arguments, line)
+        site = self._site(name, line)
+        reply = await self._channel.call(index, name, arguments, site)
+        codes, names = self._prepare(reply, arguments, site)
+        return await _value_of(codes, names, reply)
+
+    def call_blocking(self, index: int, name: str, arguments: dict[str, Any], line: int) -> Any:
+        if not self._is_program(index):
+            return self._channel.call_blocking(index, name, arguments, line)
+        site = self._site(name, line)
+        reply = self._channel.call_blocking(index, name, arguments, site)
+        codes, names = self._prepare(reply, arguments, site)
+        coroutine = _value_of(codes, names, reply)
+        if "asyncio" in reply["text"] or any(code.co_flags & CO_COROUTINE for code in codes if code):
+            return asyncio.run(coroutine)
+        try:
+            coroutine.send(None)
+        except StopIteration as done:
+            return done.value
+        raise RuntimeError("it awaits nothing, and yet it waits")
+
+    def call_in_place(self, index: int, name: str, arguments: dict[str, Any], line: int) -> Any:
+        if not self._is_program(index):
+            return self._channel.call_in_place(index, name, arguments, line)
+        return self.call_blocking(index, name, arguments, line)
+
+    def _is_program(self, index: int) -> bool:
+        return _is_program(self._tools[index])
+
+    def _site(self, name: str, line: int) -> CallSite:
+        site = CallSite(line)
+        site.within = line.within if type(line) is CallSite else 0
+        callers = self._callers.get(site.within, ())
+        if len(callers) >= MOST_WITHIN:
+            chain = " calls ".join((*callers, name))
+            raise SavedProgramFailed(f"saved programs call each other {MOST_WITHIN} deep at most: {chain}")
+        return site
+
+    def _prepare(self, reply: Any, arguments: dict[str, Any], site: CallSite) -> tuple[Codes, dict[str, Any]]:
+        name, text = reply["program"], reply["text"]
+        self._callers[site.call_id] = (*self._callers.get(site.within, ()), name)
+        given = {**reply["defaults"], **arguments}
+        names = {"__name__": "__main__", RETURN_NAME: Returned, CALL_NAME: site.call_id}
+        names |= {preset_name: preset(preset_name) for preset_name in reply["presets"]}
+        # Any: it has the same methods as a channel.
+        channel: Any = self
+        file = f"{FILENAME[:-1]}:{name}>"
+        try:
+            codes = Namespace(channel, self._tools, is_own=False).prepare(text, names, file)
+        except SyntaxError as error:
+            raise SavedProgramFailed(f"{name!r} failed: {error}") from None
+        linecache.cache[file] = (len(text), None, text.splitlines(keepends=True), file)
+        return codes, {**names, **given, "arguments": given}
+
+
+def _is_program(facts: tuple[Any, ...]) -> bool:
+    return len(facts) > _PROGRAM_FIELD and bool(facts[_PROGRAM_FIELD])
+
+
+async def _value_of(codes: Codes, names: dict[str, Any], reply: Any) -> Any:
+    """What the saved program gives: its value, else what it printed."""
+    name, value, printed = reply["program"], None, io.StringIO()
+    names["print"] = functools.partial(_print, printed)
+    try:
+        for code in codes:
+            if code is not None:
+                value = eval(code, names)
+                if code.co_flags & CO_COROUTINE:
+                    value = await value
+        if value is None and not isinstance(names.get("result"), NOT_RESULTS):
+            value = names.get("result")
+        if type(value) is types.CoroutineType:
+            value = await value
+    except Returned as returned:
+        value = returned.value
+    except SystemExit as leaving:
+        if leaving.code:
+            raise SavedProgramFailed(f"{name!r} failed: SystemExit: {leaving.code}") from None
+    except SavedProgramFailed:
+        raise  # of the program that it calls: that says where
+    except Exception as error:  # noqa: BLE001  # whatever it raises, its caller reads as a failed call
+        raise SavedProgramFailed(f"{name!r} failed: {_failure(error)}") from None
+    if value is None:
+        return printed.getvalue() or None
+    sys.stdout.write(printed.getvalue())
+    return json.loads(encode_value(value)[0], object_hook=_unmarked)
+
+
+def _print(printed: Any, *values: Any, file: Any = None, flush: bool = False, **options: Any) -> None:
+    print(*values, file=printed if file is None else file, flush=flush, **options)
+
+
+def _failure(error: Exception) -> str:
+    """Type and text, and the last line of the saved program that led to it."""
+    line, tb = 0, error.__traceback__
+    while tb is not None:
+        file = tb.tb_frame.f_code.co_filename
+        line = tb.tb_lineno if file != FILENAME and file.startswith(FILENAME[:-1]) else line
+        tb = tb.tb_next
+    kind = "" if type(error) is ToolError else f"{type(error).__qualname__}: "
+    return f"{kind}{error}" + (f" (at its line {line})" if line else "")
+
+
+def _unmarked(value: dict[str, Any]) -> Any:
+    """Bytes and media of a value, as they are in the guest."""
+    if BYTES_KEY in value:
+        return base64.b64decode(value[BYTES_KEY])
+    if MEDIA_KEY in value:
+        kind, mime, data, *rest = value[MEDIA_KEY]
+        return Media(kind, mime, base64.b64decode(data), *rest)
+    return value
+
+
+def _import_own(tools: Any, name: str, *rest: Any, **options: Any) -> Any:
+    """`import tools` of a saved program: its own, for the program around it may call tools in another style."""
+    root, _, domain = name.partition(".")
+    if root != "tools":
+        return _import(name, *rest, **options)
+    names = rest[2] if len(rest) > 2 else options.get("fromlist")
+    return getattr(tools, domain) if domain and names else tools

@@ -84,6 +84,8 @@ class ToolFacts(NamedTuple):
     signature: str = ""
     """As `(*, name: type = default) -> type`; empty unless the program looks at it."""
     is_read_only: bool = False
+    is_program: bool = False
+    """Its replies are texts of saved programs, which run in the guest."""
 
 
 def bind(facts: ToolFacts, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:

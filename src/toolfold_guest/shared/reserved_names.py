@@ -6,6 +6,8 @@ from typing import Final, NamedTuple
 
 GUEST_NAMES: Final = frozenset({"ToolError", "describe_files", "search_tools", "tools"})
 """What the guest adds to every program."""
+PROGRAMS: Final = "programs"
+"""The domain of saved programs, which needs no import."""
 ANY_TOOL: Final = "__any__"
 """The tool behind every attribute of `tools` that has none of its own, where the caller alone knows its tools."""
 

@@ -3,7 +3,8 @@
 A frame is a little-endian 32-bit length and that many bytes.
 
 Guest to host, JSON arrays, because the host trusts nothing here and JSON can be parsed strictly:
-    [CALLS,   stdout, stderr, [[id, tool index, arguments, line], ...], replies seen or -1, tape]
+    [CALLS,   stdout, stderr, [[id, tool index, arguments, line, within], ...], replies seen or -1, tape]
+                 `within` is the call of the saved program that makes this one; left out in any other program
     [PRINTED, stdout, stderr]
     [ENDED,   stdout, stderr, status, value, error, [stdout bytes cut, stderr bytes cut], message, hints, unmade]
                  the last two are left out where both are empty

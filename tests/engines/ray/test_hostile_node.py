@@ -79,17 +79,19 @@ def ended(value: object = 1, *files: File) -> wire_messages.WireEnded:
     return wire_messages.WireEnded("finished", value, None, files, frozenset(), (), keeps_session=False)
 
 
-CALL = wire_messages.WireCalled([(1, 0, {"n": 1}, 0)])
+CALL = wire_messages.WireCalled([(1, 0, {"n": 1}, 0, 0)])
 SAID = {
     "a pickle": (b"\x80\x04K\x01.", "it sent a message that cannot be read"),
     "no part": (wire_messages.join([(1, b"\x00")]), "sent a part that cannot be read"),
-    "a tool that was not granted": (of_run(wire_messages.WireCalled([(1, 9, {}, 0)])), "sent a call of no tool"),
+    "a tool that was not granted": (of_run(wire_messages.WireCalled([(1, 9, {}, 0, 0)])), "sent a call of no tool"),
     "the same call twice": (of_run(CALL, CALL), "sent calls out of order"),
-    "keys that are numbers": (of_run(wire_messages.WireCalled([(1, 0, {"n": {1: 2}}, 0)])), "sent "),
+    "keys that are numbers": (of_run(wire_messages.WireCalled([(1, 0, {"n": {1: 2}}, 0, 0)])), "sent "),
     "not a number": (of_run(ended(float("nan"))), "sent "),
     "a file elsewhere": (of_run(ended(1, File(name="../x", data=b""))), "sent a file outside of the data folder"),
     "a reply that it had no tool for": (
-        of_run(wire_messages.WireCalled([(1, 0, {"n": 1}, 0)]), wire_messages.WireServed(1, 0, 0.0, 1, None, 1, 1, "")),
+        of_run(
+            wire_messages.WireCalled([(1, 0, {"n": 1}, 0, 0)]), wire_messages.WireServed(1, 0, 0.0, 1, None, 1, 1, "")
+        ),
         "sent a reply to no call of its own",
     ),
     "a status of its own": (

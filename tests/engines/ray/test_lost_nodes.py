@@ -262,16 +262,16 @@ async def test_each_node_says_what_it_has_begun_and_lost(runtime: Runtime, nodes
     assert await figures() == {busy.node_id: (0, 1, 1), idle.node_id: (0, 1, 0)}
 
 
-CALL = wire_messages.WireCalled([(1, 0, {}, 0)])
+CALL = wire_messages.WireCalled([(1, 0, {}, 0, 0)])
 FORGED = {
     "no message": b"\xc1",
     "a pickle": b"\x80\x04K\x01.",
     "no part": wire_messages.join([(1, b"\x00")]),
-    "a call of no tool": wire_messages.join([(1, wire_messages.part(wire_messages.WireCalled([(1, 99, {}, 0)])))]),
-    "a call out of turn": wire_messages.join([(1, wire_messages.part(wire_messages.WireCalled([(7, 0, {}, 0)])))]),
+    "a call of no tool": wire_messages.join([(1, wire_messages.part(wire_messages.WireCalled([(1, 99, {}, 0, 0)])))]),
+    "a call out of turn": wire_messages.join([(1, wire_messages.part(wire_messages.WireCalled([(7, 0, {}, 0, 0)])))]),
     "a call twice": wire_messages.join([(1, wire_messages.part(CALL)), (1, wire_messages.part(CALL))]),
     "keys that are numbers": wire_messages.join(
-        [(1, wire_messages.part(wire_messages.WireCalled([(1, 0, {"a": {1: 2}}, 0)])))]
+        [(1, wire_messages.part(wire_messages.WireCalled([(1, 0, {"a": {1: 2}}, 0, 0)])))]
     ),
     "not a number": wire_messages.join(
         [(1, wire_messages.part(wire_messages.WireEnded("finished", float("nan"), None, (), frozenset(), (), False)))]

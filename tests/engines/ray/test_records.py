@@ -157,7 +157,7 @@ PLACES = {"look_up": 0, "drain": 1}
 
 
 def call(number: int) -> Call:
-    return Call(id=number, tool="look_up", arguments={"n": number}, line=9)
+    return Call(id=number, tool="look_up", arguments={"n": number}, line=9, within=number - 1)
 
 
 def told(noted: CallRecords) -> list[wire_messages.FromNode]:
@@ -165,7 +165,7 @@ def told(noted: CallRecords) -> list[wire_messages.FromNode]:
 
 
 def record(number: int, place: int) -> wire_messages.WireRecord:
-    return wire_messages.WireRecord(number, place, 0.5, "x", None, 3, 1, "", 0, {"n": number}, 9)
+    return wire_messages.WireRecord(number, place, 0.5, "x", None, 3, 1, "", 0, {"n": number}, 9, number - 1)
 
 
 def reply(number: int) -> Reply:
@@ -193,7 +193,7 @@ def test_a_call_in_flight_is_told_and_its_reply_comes_apart() -> None:
 
     assert before == [
         wire_messages.WireAnswered([], [], False, [record(1, 0)]),
-        wire_messages.WireCalled([(2, 0, {"n": 2}, 9), (3, 0, {"n": 3}, 9)]),
+        wire_messages.WireCalled([(2, 0, {"n": 2}, 9, 1), (3, 0, {"n": 3}, 9, 2)]),
     ]
     assert (late, later) == (
         wire_messages.WireServed(3, 1, 0.5, "x", None, 3, 1, ""),

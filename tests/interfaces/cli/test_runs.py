@@ -323,7 +323,7 @@ def test_show_as_json_has_all_of_a_call_that_is_open(runs: Runs, ledger: Path) -
         "program": "print(await price('ACME'))",
         "tools": ["price"],
         "calls": [],
-        "open_calls": [{"id": 1, "name": "price", "line": 3, "arguments": {"raw": {"base64": "/w=="}}}],
+        "open_calls": [{"id": 1, "name": "price", "line": 3, "within": 0, "arguments": {"raw": {"base64": "/w=="}}}],
         "approvals": [],
         "outcome": None,
     }

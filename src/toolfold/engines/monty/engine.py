@@ -57,7 +57,7 @@ class MontyEngine:
     def capabilities(self) -> Capabilities:
         """Snapshots, and no modules beyond a part of the standard library."""
         version = "" if self._monty is None else f"monty {self._monty.__version__}/{FORMAT}"
-        return Capabilities(snapshot_version=version, modules=frozenset())
+        return Capabilities(snapshot_version=version, modules=frozenset(), has_saved_programs=False)
 
     @asynccontextmanager
     async def open(self, order: Order) -> AsyncIterator[MontyRun]:

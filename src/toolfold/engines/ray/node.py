@@ -56,7 +56,8 @@ class CallRecords:
 
     def note_calls(self, calls: Sequence[Call]) -> None:
         for call in calls:
-            self._unanswered[call.id] = (call.id, self._places[call.tool], wire_messages.raw(call.arguments), call.line)
+            arguments = wire_messages.raw(call.arguments)
+            self._unanswered[call.id] = (call.id, self._places[call.tool], arguments, call.line, call.within)
 
     def note_reply(self, reply: Reply, place: int, seconds: float) -> wire_messages.WireServed | None:
         """Add the reply that the program got after `place` others; one that fits in no record is returned."""
@@ -64,8 +65,8 @@ class CallRecords:
         served = (reply.call_id, place, seconds, reply.value, reply.error, size, meta.attempts, meta.breaker)
         if next(iter(self._unanswered), 0) != reply.call_id:
             return wire_messages.WireServed(*served, reply.traceback)
-        _, tool, arguments, line = self._unanswered.pop(reply.call_id)
-        record = wire_messages.raw((*served, tool, arguments, line, reply.traceback))
+        _, *call = self._unanswered.pop(reply.call_id)
+        record = wire_messages.raw((*served, *call, reply.traceback))
         self._answered.append(record)
         self.size_bytes += len(memoryview(record))
         return None
@@ -288,8 +289,9 @@ class Node:
                 return wire_messages.WirePrinted(event.text, event.stream, event.cut_bytes, event.is_report)
             case Called():
                 places = running.places
-                calls = [(call.id, places[call.tool], dict(call.arguments), call.line) for call in event.calls]
-                return wire_messages.WireCalled(calls)
+                return wire_messages.WireCalled(
+                    [(call.id, places[call.tool], dict(call.arguments), call.line, call.within) for call in event.calls]
+                )
             case Waiting():
                 return wire_messages.WireWaiting(event.replies_seen)
             case ReplayTape():

@@ -240,11 +240,11 @@ class RayRun:
 
     def _called(self, message: wire_messages.WireCalled) -> Called:
         tools = self._order.tools
-        if not message.calls or any(not 0 <= place < len(tools) for _, place, _, _ in message.calls):
+        if not message.calls or any(not 0 <= place < len(tools) for _, place, *_ in message.calls):
             raise Violation("a call of no tool")
         calls = [
-            Call(id=number, tool=tools[place].name, arguments=arguments, line=line)
-            for number, place, arguments, line in message.calls
+            Call(id=number, tool=tools[place].name, arguments=arguments, line=line, within=within)
+            for number, place, arguments, line, within in message.calls
         ]
         self._past.check_ids([call.id for call in calls])
         return Called(*calls)
@@ -368,7 +368,9 @@ class NodeServedCalls:
             name = tools[record.tool].name if 0 <= record.tool < len(tools) else ""
             if name not in self.names:
                 raise Violation("a reply to no call of its own")
-            call = Call(id=record.call_id, tool=name, arguments=record.arguments, line=record.line)
+            call = Call(
+                id=record.call_id, tool=name, arguments=record.arguments, line=record.line, within=record.within
+            )
             # A call that was in flight on a lost node is known already.
             if not past.observe_served(call) and self._open.pop(call.id, None) is None:
                 raise Violation("a reply to no call of its own")

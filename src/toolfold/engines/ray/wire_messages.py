@@ -115,9 +115,9 @@ class WirePrinted(msgspec.Struct, array_like=True, forbid_unknown_fields=True, t
 
 
 class WireCalled(msgspec.Struct, array_like=True, forbid_unknown_fields=True, tag=1, gc=False):
-    """`Called`: id, place in the grant, arguments and line of each call."""
+    """`Called`: id, place in the grant, arguments, line and saved program of each call."""
 
-    calls: list[tuple[int, int, dict[str, Any], int]]
+    calls: list[tuple[int, int, dict[str, Any], int, int]]
 
 
 class WireWaiting(msgspec.Struct, array_like=True, forbid_unknown_fields=True, tag=2, gc=False):
@@ -201,6 +201,7 @@ class WireRecord(WireReply, gc=False):
     tool: int
     arguments: dict[str, Any]
     line: int
+    within: int
     traceback: str = ""
 
 
@@ -239,7 +240,7 @@ def part(message: FromNode) -> bytes:
     return encode((message,))
 
 
-CallOut: TypeAlias = tuple[int, int, msgspec.Raw, int]
+CallOut: TypeAlias = tuple[int, int, msgspec.Raw, int, int]
 """A call as in `WireCalled`, with its arguments as `raw` made them."""
 
 
@@ -292,7 +293,7 @@ def read(body: bytes) -> list[FromNode]:
                 _check(record.arguments, 0)
                 _check(record.value, 0)
         elif isinstance(message, WireCalled):
-            for _, _, arguments, _ in message.calls:
+            for _, _, arguments, *_ in message.calls:
                 _check(arguments, 0)
         elif isinstance(message, _WITH_VALUE):
             _check(message.value, 0)

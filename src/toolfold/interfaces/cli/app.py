@@ -10,6 +10,7 @@ import toolfold
 from toolfold.interfaces.cli.command_process import Exit, complain, handle_interrupts, run_guarded
 from toolfold.interfaces.cli.commands.evaluate import eval_command
 from toolfold.interfaces.cli.commands.libraries_and_ledger import ledger_app, libraries_app
+from toolfold.interfaces.cli.commands.programs import programs_app
 from toolfold.interfaces.cli.commands.runs import runs_app
 from toolfold.interfaces.cli.commands.servers import console_command, serve_command
 from toolfold.interfaces.cli.commands.tools import tools_app
@@ -31,6 +32,7 @@ app = typer.Typer(
 )  # fmt: skip
 app.add_typer(tools_app, name="tools")
 app.add_typer(runs_app, name="runs")
+app.add_typer(programs_app, name="programs")
 app.add_typer(ledger_app, name="ledger")
 app.add_typer(libraries_app, name="libraries")
 engines_app = typer.Typer(help="Prepare engines before their first program.", no_args_is_help=True)

@@ -58,7 +58,8 @@ class Terminal:
 
     async def _answer(self, call: Call) -> Decision:
         choices = _CHOICES.format(tool=printable_name(call.tool))
-        place = f" (line {call.line})" if call.line else ""
+        inside = f" of the saved program in call {call.within}" if call.within else ""
+        place = f" (line {call.line}{inside})" if call.line else ""
         say(f"toolfold: {format_call(call, _SHOWN_ARGUMENTS)} needs your approval{place}\n{choices}")
         self._discard_typed()
         while True:

@@ -82,11 +82,13 @@ def runtime_factory(config: Config | None, text: str, make: Callable[..., Runtim
 
     if config is None:
         return lambda *, tools, **changes: make(tools=tools, settings=RuntimeSettings(**changes))
-    from toolfold.config.build import approval_of, runtime_settings
+    from toolfold.config.build import approval_of, program_library, runtime_settings
     from toolfold.interfaces.config_runtime import config_tools, may_call_servers, open_runtime
 
     # No server is started for a program that cannot call one.
-    tenants: dict[str, Sequence[str]] | None = None if may_call_servers(text) else {}
+    library = program_library(config)
+    whole = text if library is None else library.with_mentioned(text)
+    tenants: dict[str, Sequence[str]] | None = None if may_call_servers(whole) else {}
 
     def build(*, tools: Sequence[Tool], **changes: Unpack[SettingsKeywords]) -> Runtime:
         local = [*tools, *config_tools(config)]

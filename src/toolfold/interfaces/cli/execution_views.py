@@ -100,7 +100,13 @@ def history_as_json(history: ExecutionHistory, *, full: bool) -> dict[str, Json]
         "tools": [spec.name for spec in start_record.tools],
         "calls": sorted(calls, key=lambda call: call["id"]),
         "open_calls": [
-            {"id": call.id, "name": call.tool, "line": call.line, "arguments": value_as_json(call.arguments)}
+            {
+                "id": call.id,
+                "name": call.tool,
+                "line": call.line,
+                "within": call.within,
+                "arguments": value_as_json(call.arguments),
+            }
             for call in open_calls(history)
         ],
         "approvals": [msgspec.structs.asdict(entry) for entry in _entries(history, DecisionEntry)],
@@ -173,9 +179,11 @@ def _print_calls(entries: Sequence[ReplyEntry], console: Console, *, full: bool)
     last = max(entry.record.started_seconds + entry.record.seconds for entry in entries)
     # A narrow terminal shows less of the arguments, and no bars.
     cells = min(_CALL_CELLS, max(12, console.width - 40))
+    depths = {0: -1}
     for entry in entries:
         record, reply = entry.record, entry.reply
-        signature = _signature(record.name, record, full=False)
+        depths[record.id] = depth = depths.get(record.within, -1) + 1  # calls of a saved program stand under its own
+        signature = shorten("  " * min(depth, 8) + _signature(record.name, record, full=False), _CALL_CELLS)
         line = Text(f"  {record.id:>4}  {signature if console.width >= 86 else shorten(signature, cells):<{cells}}")
         line.append(f"  {record.seconds * 1000:>7.1f} ms  {record.bytes_out:>9,} bytes  ")
         bar = _bar(record.started_seconds - first, record.seconds, max(last - first, 1e-9))

@@ -60,7 +60,10 @@ def _event(entry: Entry, *, hidden: bool) -> dict[str, Json] | None:
     match entry:
         case CallEntry():
             call = entry.call
-            return {"type": "called", "id": call.id, "tool": call.tool, "line": call.line, "at": round(entry.at, 6)}
+            return {
+                "type": "called", "id": call.id, "tool": call.tool, "line": call.line, "within": call.within,
+                "at": round(entry.at, 6),
+            }  # fmt: skip
         case ReplyEntry():
             return _reply_event(entry.record, hidden=hidden)
         case DecisionEntry():
@@ -76,7 +79,7 @@ def _event(entry: Entry, *, hidden: bool) -> dict[str, Json] | None:
             facts = entry.facts
             return {
                 "type": "asked", "id": entry.call_id, "at": entry.at, "tool": facts.get("tool"),
-                "line": facts.get("line", 0),
+                "line": facts.get("line", 0), "within": facts.get("within", 0),
             }  # fmt: skip
         case Moment(kind="retried"):
             return {
@@ -94,6 +97,7 @@ def _reply_event(record: CallRecord, *, hidden: bool) -> dict[str, Json]:
     error = None if record.error is None else _HIDDEN if hidden else record.error[:_ERROR_CHARACTERS]
     return {
         "type": "replied", "id": record.id, "tool": record.name, "line": record.line,
+        "within": record.within,
         "at": round(record.started_seconds, 6), "seconds": round(record.seconds, 6),
         "error": error,
         "bytes_in": record.bytes_in, "bytes_out": record.bytes_out, "attempts": record.attempts,
@@ -168,7 +172,7 @@ def of_call(history: ExecutionHistory, call_id: int, *, hidden: bool) -> dict[st
         body = {**event, "reply": None if reply_entry.reply.error is not None else reply_entry.reply.value}
     elif call is not None:
         arguments = call.arguments
-        body = {"type": "called", "id": call.id, "tool": call.tool, "line": call.line}
+        body = {"type": "called", "id": call.id, "tool": call.tool, "line": call.line, "within": call.within}
     elif (question := next(questions, None)) is not None:
         arguments = question.facts.get("arguments", {})
         body = _event(question, hidden=hidden) or {}

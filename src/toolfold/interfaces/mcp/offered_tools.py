@@ -231,6 +231,11 @@ class Offer:
         """Have the tools read again before the next program."""
         self._is_stale = True
 
+    def _refresh_if_stale(self) -> None:
+        """A server has listed its tools a moment ago, or a program was saved."""
+        if self._is_stale or self._runtime.catalog is not self._catalog:
+            self.refresh()
+
     def announce(self) -> bool:
         """Whether the description has changed since the last call."""
         previous, (self._announced_description, _) = self._announced_description, self.description()
@@ -246,6 +251,7 @@ class Offer:
             self._when_complete([tool.spec for tool in tools])
         tools += _sentinels(self._blocked, [tool.spec for tool in tools])
         self._runtime.replace_tools([*tools, self._search_tool])
+        self._catalog = self._runtime.catalog
         self._specs = tuple(
             spec for spec in self._runtime.tools if spec.source != "toolfold" and self._policy.permits(spec)
         )
@@ -255,6 +261,7 @@ class Offer:
 
     def description(self, max_characters: int = SAFE_CHARACTERS, client: str = "") -> tuple[str, bool]:
         """The current description of `execute_program`, and whether it has all tools; if not, they must be searched."""
+        self._refresh_if_stale()
         statuses = self._statuses()
         offered = [spec.name for spec in self.small(client)]
         text, is_all = self.describing.text(
@@ -274,6 +281,7 @@ class Offer:
     async def search(self, query: str, detail: Detail) -> str:
         """Matching tools as text for a model; waits a while for servers that are connecting."""
         await self.wait_for(self._connecting(), SEARCH_WAIT_SECONDS)
+        self._refresh_if_stale()
         index = await self._runtime.catalog.learning.index(self._index)
         hits, missing = await index.search_aside(query), self._missing()
         left_out = "".join(f"\n\n{line}" for line in self._left_out_lines())
@@ -297,6 +305,7 @@ class Offer:
 
     async def wait_for_mentioned(self, text: str) -> None:
         """Wait until the servers that a program mentions have listed their tools or failed; all, if it searches."""
+        text = self._runtime.with_saved_texts(text)
         connecting_names = self._connecting()
         if SEARCH_NAME in text:
             # Here and not in its call: what it finds must be among the tools that the program starts with.
@@ -305,8 +314,7 @@ class Offer:
             late = [status.name for status in self._statuses() if status.state == "failed" and not status.tools]
             names = [name for name in (*connecting_names, *late) if mentions(text, name)]
             await self.wait_for(names, MENTIONED_WAIT_SECONDS)
-        if self._is_stale:  # a server has listed its tools a moment ago
-            self.refresh()
+        self._refresh_if_stale()
 
     async def wait_for_unknown(self, timeout_seconds: float) -> None:
         """Wait for servers whose tools are not known from an earlier start."""

@@ -19,6 +19,7 @@ from toolfold.program.reader_facts import CATCHES_NAMES, MAYBE, Function, Kind, 
 from toolfold.program.rules.analysis import Analysis
 from toolfold.program.rules.arguments import Fault
 from toolfold.program.rules.reachability import LOOPS, Reach
+from toolfold_guest.shared.reserved_names import PROGRAMS
 
 _IMPLICIT: Final = frozenset({"__class__", "__qualname__", "__module__", "__path__", "_", "reveal_type"})
 _NEVER: Final = sys.maxsize
@@ -73,10 +74,11 @@ class Bindings:
 
     def _unbound(self) -> Iterator[tuple[NodeUse, int]]:
         loads, bound = self._program.names.loads, self._program.reader.root.bound
+        modules = self._program.index.modules
         # One by one, from a set: a difference of views, or of several at once, goes through all of the other side.
         strange = set(loads).difference(READY_NAMES).difference(bound).difference(self._program.index.names)
         for name in strange - _IMPLICIT if strange else ():
-            if name in self._program.known_names:
+            if name in self._program.known_names or (name == PROGRAMS and f"tools.{PROGRAMS}" in modules):
                 continue
             for use in loads[name]:
                 is_caught = use.guard & _CAUGHT
