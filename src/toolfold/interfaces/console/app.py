@@ -33,18 +33,18 @@ from toolfold.interfaces.console.access import (
     hidden_tools,
     require_visible,
 )
-from toolfold.interfaces.console.live_updates import EventStreams, LedgerWatcher, Routes
-from toolfold.interfaces.console.query_routes import QueryRoutes
+from toolfold.interfaces.console.live_updates import MOST_BODY_BYTES, EventStreams, LedgerWatcher, Routes, read_body
+from toolfold.interfaces.console.query_routes import ProgramRoutes, QueryRoutes
 from toolfold.interfaces.http.access.continuation_tokens import signing_key
 from toolfold.interfaces.http.access.rate_limits import Gate
-from toolfold.interfaces.http.body_reader import Intakes, require_media_type, wait_for_hangup
+from toolfold.interfaces.http.body_reader import Intakes, wait_for_hangup
 from toolfold.interfaces.http.outcome_bodies import Refusal
 from toolfold.interfaces.http.responses import json_response, refusal_of
 from toolfold.interfaces.http.settings import Settings
 from toolfold.interfaces.server.stop_signals import is_loopback
 from toolfold.ledger.base import Ledger
 from toolfold.ledger.remote_approval import LedgerApproval, decide
-from toolfold.models import MIB, Outcome, ProgramOptions
+from toolfold.models import Outcome, ProgramOptions
 from toolfold.runtime import Runtime
 from toolfold.service.owners import spawn
 from toolfold.tools.tool import Decision, Tool
@@ -118,7 +118,6 @@ def _describe(app: FastAPI, console: FastAPI, prefix: str) -> None:
 # ----------------------------------------------------------------------------------------------------
 # What the console's API lets people do: decide, cancel, check, run again, try a tool.
 
-MOST_BODY_BYTES: Final = 2 * MIB
 _SETTLE_SECONDS: Final = 0.3
 _TRIED_SECONDS: Final = 60.0
 
@@ -149,20 +148,6 @@ class _Arguments(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     arguments: dict[str, Any]
 
 
-# Any: a body of any shape.
-async def _read(request: Request, shape: type[Any]) -> Any:
-    require_media_type(request, "application/json")
-    body = b""
-    async for part in request.stream():
-        body += part
-        if len(body) > MOST_BODY_BYTES:
-            raise Refusal(413, f"the body is larger than {MOST_BODY_BYTES} bytes")
-    try:
-        return msgspec.json.decode(body, type=shape)
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-        raise Refusal(400, f"invalid request body: {error}") from error
-
-
 @dataclass(eq=False)
 class Actions(Routes):
     """The routes that change something: each needs the right to act."""
@@ -177,7 +162,7 @@ class Actions(Routes):
         counts: `results` says of each whether it was this one.
         """
         viewer = await self._access.actor(request, "approve")
-        body = await _read(request, _Choices)
+        body = await read_body(request, _Choices)
         if not 0 < len(body.decisions) <= 1000:
             raise Refusal(400, "send 1 to 1,000 decisions")
         return json_response(200, {"results": [await self._apply_choice(viewer, choice) for choice in body.decisions]})
@@ -226,7 +211,7 @@ class Actions(Routes):
     async def check(self, request: Request) -> Response:
         """What the static check says of a program, `{"text": ..., "language": ...}`; it is not run."""
         viewer = await self._access.actor(request, "run")
-        program = await _read(request, _Text)
+        program = await read_body(request, _Text)
         hidden, tenant = hidden_tools(self._runtime, viewer), viewer.tenant or ""
         problem = await self._runtime.check(program.text, hidden=hidden, tenant=tenant, language=program.language)
         return json_response(200, {"problem": json_shapes.of_problem(problem)})
@@ -238,7 +223,7 @@ class Actions(Routes):
         """
         viewer = await self._access.actor(request, "run")
         history = require_visible(viewer, await self._ledger.load(execution_id), execution_id)
-        text = (await _read(request, _Text)).text
+        text = (await read_body(request, _Text)).text
         tool_names = {spec.name for spec in self._runtime.tools}
         calls = () if history.outcome is None else history.outcome.calls
         missing = sorted({record.name for record in calls} - tool_names)
@@ -267,7 +252,7 @@ class Actions(Routes):
         if viewer.tenant is not None:
             # A direct call is nobody's: no rule on who may call what would hold it.
             raise Refusal(403, "only the operator of this console can try tools; call the tool in a program")
-        body = await _read(request, _Arguments)
+        body = await read_body(request, _Arguments)
         try:
             async with asyncio.timeout(_TRIED_SECONDS):
                 reply = await self._runtime.call(name, body.arguments)
@@ -323,7 +308,7 @@ def create_console(
         lifespan=life, openapi_url="/api/openapi.json", docs_url=None, redoc_url=None, redirect_slashes=False,
     )  # fmt: skip
     parts = (ledger, watch, runtime, access, gate, hide_arguments)
-    _add_api(app, QueryRoutes(*parts), Actions(*parts), EventStreams(*parts))
+    _add_api(app, QueryRoutes(*parts), Actions(*parts), EventStreams(*parts), ProgramRoutes(*parts))
     _Pages(access).add(app)
     if is_owner:
         app.add_middleware(Intakes, gate=gate, settings=_STANDALONE)
@@ -339,7 +324,7 @@ def create_console(
     return app
 
 
-def _add_api(app: FastAPI, queries: QueryRoutes, actions: Actions, streams: EventStreams) -> None:
+def _add_api(app: FastAPI, queries: QueryRoutes, actions: Actions, streams: EventStreams, saved: ProgramRoutes) -> None:
     def add(method: str, path: str, endpoint: Callable[..., Awaitable[Response]], tag: str = _READ) -> None:
         words = (endpoint.__doc__ or "").strip()
         app.add_api_route(
@@ -357,6 +342,12 @@ def _add_api(app: FastAPI, queries: QueryRoutes, actions: Actions, streams: Even
     add("GET", "/overview", queries.overview)
     add("GET", "/savings", queries.savings)
     add("GET", "/tools", queries.tools)
+    add("GET", "/programs", saved.programs)
+    add("GET", "/executions/{execution_id}/parameters", saved.parameters)
+    add("POST", "/executions/{execution_id}/save", saved.save, _ACT)
+    add("POST", "/programs/{name}/test", saved.test, _ACT)
+    add("POST", "/programs/{name}/accept", saved.accept, _ACT)
+    add("POST", "/programs/{name}/reject", saved.reject, _ACT)
     add("POST", "/approvals", actions.decide, _ACT)
     add("POST", "/executions/{execution_id}/cancel", actions.cancel, _ACT)
     add("POST", "/executions/{execution_id}/rerun", actions.rerun, _ACT)

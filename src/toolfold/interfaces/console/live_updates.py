@@ -21,7 +21,8 @@ from toolfold.errors import ToolfoldError
 from toolfold.interfaces.console import json_shapes
 from toolfold.interfaces.console.access import Access, Viewer, require_visible
 from toolfold.interfaces.http.access.rate_limits import Gate
-from toolfold.interfaces.http.body_reader import admit_follower
+from toolfold.interfaces.http.body_reader import admit_follower, require_media_type
+from toolfold.interfaces.http.outcome_bodies import Refusal
 from toolfold.interfaces.http.responses import stream_response
 from toolfold.ledger.base import (
     CallEntry,
@@ -37,7 +38,7 @@ from toolfold.ledger.base import (
 )
 from toolfold.ledger.execution_summaries import NAMES
 from toolfold.ledger.sqlite.word_index import WordIndex
-from toolfold.models import Json
+from toolfold.models import MIB, Json
 from toolfold.runtime import Runtime
 
 _log: Final = logging.getLogger(__name__)
@@ -249,6 +250,23 @@ _STREAM_GATHER_SECONDS: Final = 0.02
 _AGAIN_MILLISECONDS: Final = 500
 _MEDIA_TYPE: Final = "text/event-stream"
 _encode: Final = msgspec.json.Encoder().encode
+
+
+MOST_BODY_BYTES: Final = 2 * MIB
+
+
+# Any: a body of any shape.
+async def read_body(request: Request, shape: type[Any]) -> Any:
+    require_media_type(request, "application/json")
+    body = b""
+    async for part in request.stream():
+        body += part
+        if len(body) > MOST_BODY_BYTES:
+            raise Refusal(413, f"the body is larger than {MOST_BODY_BYTES} bytes")
+    try:
+        return msgspec.json.decode(body, type=shape)
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise Refusal(400, f"invalid request body: {error}") from error
 
 
 @dataclass(eq=False)

@@ -1,4 +1,4 @@
-"""Query routes of the console: executions, calls, files, questions, tools and savings."""
+"""Query routes of the console: executions, calls, files, questions, tools and savings, and saved programs."""
 
 from __future__ import annotations
 
@@ -9,17 +9,24 @@ from dataclasses import dataclass, replace
 from typing import Annotated, Any, Final, Literal, cast
 from urllib.parse import quote
 
+import msgspec
 from fastapi import Query, Request, Response
 
+from toolfold.errors import UsageError
 from toolfold.interfaces.config_runtime import BridgedRuntime
 from toolfold.interfaces.console import json_shapes
 from toolfold.interfaces.console.access import Viewer, hidden_tools, require_visible
-from toolfold.interfaces.console.live_updates import Routes, word_index_of
+from toolfold.interfaces.console.live_updates import Routes, read_body, word_index_of
 from toolfold.interfaces.http.outcome_bodies import Refusal
 from toolfold.interfaces.http.responses import json_response
 from toolfold.ledger.base import ExecutionFilter, ExecutionHistory
 from toolfold.ledger.execution_summaries import Statistics, ToolUse, parse_search
-from toolfold.models import MIB
+from toolfold.models import MIB, Json
+from toolfold.programs.library import ProgramFolders
+from toolfold.programs.parameters import propose_parameters
+from toolfold.programs.proof import library_of, save, verify
+from toolfold.programs.saved_program import SavedProgram
+from toolfold.prompts.python_stubs import signature
 from toolfold.service.answer_memory import BoundedMemory
 
 _HOUR: Final = 3600.0
@@ -216,3 +223,96 @@ def _size(history: ExecutionHistory) -> int:
 def _line(text: str, line: int) -> str:
     lines = text.splitlines()
     return lines[line - 1].strip()[:200] if 0 < line <= len(lines) else ""
+
+
+# ----------------------------------------------------------------------------------------------------
+# Saved programs: what there is, saving the program of a run, and what models propose.
+
+
+class _Saving(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    name: str
+    description: str = ""
+    parameters: dict[str, Any] = {}
+
+
+@dataclass(eq=False)
+class ProgramRoutes(Routes):
+    """A tenant has its own and reads the shared ones; the operator has the shared ones."""
+
+    async def programs(self, request: Request) -> Response:
+        """Saved programs, with what no longer fits the record of each, and proposals of models."""
+        viewer = await self._access.viewer(request)
+        folders, tenant = self._runtime.programs, viewer.tenant or ""
+        if not isinstance(folders, ProgramFolders):
+            return json_response(200, {"has_library": False, "programs": [], "proposals": [], "may_act": False})
+        specs = self._runtime.tools
+        body = {
+            "has_library": True,
+            "programs": [_shown(program, folders.problems(program, specs)) for program in folders.programs(tenant)],
+            "proposals": [_shown(program, []) for program in folders.proposals(tenant)],
+            "may_act": "run" in viewer.roles,
+        }
+        return json_response(200, body)
+
+    async def parameters(self, request: Request, execution_id: str) -> Response:
+        """Literals of a program that could become parameters, as they were passed to tools."""
+        viewer = await self._access.viewer(request)
+        start = require_visible(viewer, await self._ledger.load(execution_id), execution_id).start_record
+        if self._is_hidden:
+            raise Refusal(403, "this console hides arguments, and programs that are saved show them")
+        proposals = propose_parameters(start.program.text, start.tools) if start.program.language == "python" else []
+        rows = {item.name: {"name": item.name, "value": item.value, "line": item.line} for item in proposals}
+        return json_response(200, {"parameters": [*rows.values()]})
+
+    async def save(self, request: Request, execution_id: str) -> Response:
+        """Save the program of a run as a tool: `{"name", "description", "parameters": {"month": 3}}`."""
+        viewer = await self._access.actor(request, "run")
+        require_visible(viewer, await self._ledger.load(execution_id), execution_id)
+        body = await read_body(request, _Saving)
+        try:
+            program = await save(
+                self._runtime, execution_id, body.name, description=body.description, parameters=body.parameters,
+                tenant=viewer.tenant or "",
+            )  # fmt: skip
+        except UsageError as error:
+            raise Refusal(409, str(error)) from error
+        return json_response(201, _shown(program, []))
+
+    async def test(self, request: Request, name: str) -> Response:
+        """Test a program against its record; no tool is called."""
+        viewer = await self._access.actor(request, "run")
+        try:
+            (verdict,) = await verify(self._runtime, [name], tenant=viewer.tenant or "")
+        except UsageError as error:
+            raise Refusal(404, str(error)) from error
+        return json_response(200, {"problems": [*verdict.problems]})
+
+    async def accept(self, request: Request, name: str) -> Response:
+        """Accept a program that a model proposed: from now on it can be called."""
+        viewer = await self._access.actor(request, "approve")
+        try:
+            program = library_of(self._runtime).accept(name, viewer.tenant or "")
+        except UsageError as error:
+            raise Refusal(409, str(error)) from error
+        return json_response(200, _shown(program, []))
+
+    async def reject(self, request: Request, name: str) -> Response:
+        """Forget a program that a model proposed."""
+        viewer = await self._access.actor(request, "approve")
+        try:
+            library_of(self._runtime).reject(name, viewer.tenant or "")
+        except UsageError as error:
+            raise Refusal(409, str(error)) from error
+        return json_response(200, {"name": name})
+
+
+def _shown(program: SavedProgram, problems: list[str]) -> dict[str, Json]:
+    return {
+        "name": program.name,
+        "version": program.version,
+        "description": program.description,
+        "signature": signature(program.as_tool().spec),
+        "text": program.text,
+        "tools": [*program.tools],
+        "problems": problems,
+    }

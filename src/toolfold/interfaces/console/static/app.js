@@ -6,6 +6,7 @@ import { run } from "./run.js";
 import { rerun } from "./rerun.js";
 import { compare } from "./compare.js";
 import { conversation } from "./conversation.js";
+import { programs, save } from "./programs.js";
 import { runs } from "./runs.js";
 import { savings } from "./savings.js";
 import { tools } from "./tools.js";
@@ -29,8 +30,8 @@ async function show() {
   for (const link of document.querySelectorAll("nav a")) {
     if (link.dataset.view === view) link.setAttribute("aria-current", "page"); else link.removeAttribute("aria-current");
   }
-  const views = { inbox, tools, savings, conversations: conversation, runs: id ? { rerun, compare }[more] ?? run : runs };
-  document.title = `${{ inbox: "Inbox", tools: "Tools", savings: "Savings" }[view] ?? (id ? id.slice(0, 8) : "Runs")} · toolfold`;
+  const views = { inbox, tools, programs, savings, conversations: conversation, runs: id ? { rerun, compare, save }[more] ?? run : runs };
+  document.title = `${{ inbox: "Inbox", tools: "Tools", programs: "Programs", savings: "Savings" }[view] ?? (id ? id.slice(0, 8) : "Runs")} · toolfold`;
   try {
     const left = await (views[view] ?? runs)(main, { id, query, isCurrent: () => own === turn });
     if (own === turn) leave = left ?? (() => {}); else left?.();

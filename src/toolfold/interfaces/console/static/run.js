@@ -32,7 +32,7 @@ export class Story {
   call(event) {
     let call = this.byId.get(event.id);
     if (!call) {
-      call = { id: event.id, tool: event.tool, line: event.line, at: event.at || this.end, seconds: null, error: null };
+      call = { id: event.id, tool: event.tool, line: event.line, within: event.within, at: event.at || this.end, seconds: null, error: null };
       this.byId.set(event.id, call);
       if (this.calls.length && this.calls[this.calls.length - 1].id > call.id) {
         this.calls.push(call);
@@ -106,6 +106,7 @@ export async function run(main, { id, isCurrent }) {
       h("span", { class: "grow" }),
       asking && !status ? h("a", { href: "#/inbox" }, `${plural(asking, "call")} in the inbox`) : null,
       execution.state !== "ended" && execution.may_act ? h("button", { class: "bad", type: "button", onclick: cancel }, "Cancel") : null,
+      status === "finished" && execution.may_act && !execution.is_direct && execution.language !== "bash" && story.calls.length ? h("button", { type: "button", id: "save", onclick: () => { location.hash = `#/runs/${encodeURIComponent(id)}/save`; } }, "Save as a tool") : null,
       h("button", { class: "main", type: "button", id: "rerun", disabled: missing || !execution.may_act || execution.state !== "ended", title: why, onclick: () => { location.hash = `#/runs/${encodeURIComponent(id)}/rerun`; } }, "Rerun with a fix"));
     const fact = (name, text) => (text ? h("span", {}, `${name} `, h("b", {}, text)) : null);
     const spent = execution.outcome?.seconds ?? Date.now() / 1000 - execution.began_at;
@@ -123,7 +124,7 @@ export async function run(main, { id, isCurrent }) {
 
   function program() {
     const byLine = new Map();
-    for (const call of story.calls) { if (!byLine.has(call.line)) byLine.set(call.line, []); byLine.get(call.line).push(call); }
+    for (const call of story.calls.filter((one) => !one.within)) { if (!byLine.has(call.line)) byLine.set(call.line, []); byLine.get(call.line).push(call); }
     const fault = execution.outcome?.problem?.line;
     rows.forEach((row, at) => {
       const own = byLine.get(at + 1);
@@ -172,6 +173,11 @@ export async function run(main, { id, isCurrent }) {
     return h("div", { class: "used" }, h("span", { class: "muted" }, name), h("meter", { min: 0, max: limit, value: Math.min(amount, limit), "aria-label": name }), h("span", { class: "num" }, `${text(amount)} of ${text(limit)}`));
   }
 
+  // Calls of a saved program have lines of its own text: the program's line is that of the call around them.
+  const around = (call) => story.byId.get(call.within);
+  const depth = (call) => (around(call) ? 1 + depth(around(call)) : 0);
+  const outermost = (call) => (around(call) ? outermost(around(call)) : call);
+
   function drawCall(call) {
     const key = (event) => {
       const step = { ArrowDown: 1, ArrowUp: -1 }[event.key];
@@ -181,7 +187,7 @@ export async function run(main, { id, isCurrent }) {
       if (to) { select(to.id); requestAnimationFrame(() => list.space.querySelector(`[data-key="${to.id}"]`)?.focus()); }
     };
     return h("button", { class: `call ${call.error ? "f" : ""} ${call.from_record ? "r" : ""}`, type: "button", role: "option", "aria-selected": String(call.id === selected), onclick: () => select(call.id), onkeydown: key },
-      h("span", { class: "muted num" }, `#${call.id}`), h("span", { class: "name" }, call.tool, call.from_record ? h("span", { class: "muted" }, "  from the record") : null),
+      h("span", { class: "muted num" }, `#${call.id}`), h("span", { class: "name", title: call.within ? `within call ${call.within}` : null }, "  ↳ ".repeat(depth(call)), call.tool, call.from_record ? h("span", { class: "muted" }, "  from the record") : null),
       h("span", { class: "muted num" }, call.line ? `line ${call.line}` : ""), h("span", { class: "num" }, call.asking ? "waiting" : call.seconds === null ? (execution.state === "ended" ? "no reply" : "…") : seconds(call.seconds)), h("span", { class: "muted num" }, call.bytes_out !== undefined ? bytes(call.bytes_out) : ""));
   }
 
@@ -189,7 +195,8 @@ export async function run(main, { id, isCurrent }) {
     selected = call;
     fall.selected = call;
     const known = story.byId.get(call);
-    rows.forEach((row, at) => row.classList.toggle("hit", at + 1 === known?.line));
+    const top = known && outermost(known);
+    rows.forEach((row, at) => row.classList.toggle("hit", at + 1 === top?.line));
     list.reveal(story.calls.indexOf(known));
     list.schedule();
     fall.schedule();
