@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 PLAYWRIGHT = "playwright==1.65.0"
-USUAL = ["checks.py", "people.py", "focus.py", "attacks.py"]
+USUAL = ["checks.py", "people.py", "focus.py", "attacks.py", "saved.py"]
 PACKAGES = Path("build/console-packages")
 
 

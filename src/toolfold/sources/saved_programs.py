@@ -3,7 +3,7 @@
 So each call that it makes is one of its caller's execution: policy, budgets, approvals, the record and a replay need
 nothing of their own. The text finds its arguments as names, and all of them in the dict `arguments`. An argument that
 was not given has its default from the schema, else `None`. Its caller gets the program's value, or what it printed if
-it has none.
+it has none: nobody reads what a tool prints.
 """
 
 from __future__ import annotations

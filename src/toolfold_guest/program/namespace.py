@@ -519,7 +519,6 @@ async def _value_of(codes: Codes, names: dict[str, Any], reply: Any) -> Any:
         raise SavedProgramFailed(f"{name!r} failed: {_failure(error)}") from None
     if value is None:
         return printed.getvalue() or None
-    sys.stdout.write(printed.getvalue())
     return json.loads(encode_value(value)[0], object_hook=_unmarked)
 
 

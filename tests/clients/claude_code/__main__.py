@@ -109,6 +109,41 @@ def gated(work: Path, packages: Path) -> dict[str, Any]:
     return {"servers": [], "tools": {"modules": ["gated.py"]}, "ledger": {"where": "ledger.sqlite"}}
 
 
+SAVING = """\
+print(await save_program(name="people_known_for", description="Names of people whose notes have a word.",
+                         parameters={"query": "compiler"}))
+"""
+
+
+def saving(work: Path, packages: Path) -> dict[str, Any]:
+    """Two servers, a ledger that both conversations share, and models that may propose programs."""
+    programs = {"folders": ["programs"], "models_may": "propose"}
+    return {**two_real_servers(work, packages), "ledger": {"where": "ledger.sqlite"}, "programs": programs}
+
+
+def accept(work: Path) -> None:
+    """What a person does on a terminal."""
+    command = [sys.executable, "-m", "toolfold", "programs", "accept", "people_known_for"]
+    done = subprocess.run(command, cwd=work, capture_output=True, text=True, check=False)
+    assert done.stdout == "accepted version 1: people_known_for(*, query: str) -> list[str]\n", done
+
+
+def tokens_of(seen: Seen) -> int:
+    """Of what the model wrote and read in one conversation, without what every request has; 4 bytes are 1 token."""
+    messages = seen.requests[-1]["messages"][1:]
+    return len(json.dumps([message["content"] for message in messages])) // 4
+
+
+def saved(seen: Seen) -> object:
+    assert seen.former is not None
+    said = "'people_known_for' is proposed; it can be called once a person accepts it; parameters: query"
+    assert seen.former.texts[1] == (False, f"[Script executed successfully]\n{said}\n"), seen.former.texts
+    (_, found), (_, answer) = seen.texts
+    assert "people_known_for(query: str)" in found, found
+    assert answer == "[Script executed successfully]\n['ada']\n", seen.texts
+    return f"{tokens_of(seen.former)} tokens to write and propose it, {tokens_of(seen)} to find and call it"
+
+
 def open_gate(work: Path) -> None:
     assert (work / "rows").read_text() == "1 ", "the program was not where it should be when the window was closed"
     (work / "open").touch()
@@ -354,6 +389,14 @@ CASES = [
         config=asking("both"),
         beside=person,
         answers=False,
+    ),
+    Case(
+        "a program becomes a tool",
+        [{"name": SEARCH, "input": {"query": "people known for"}}, "print(await people_known_for(query='program'))"],
+        saved,
+        config=saving,
+        before=(TWO_SERVERS.replace("print([", "found = [").replace("])\n", "]\nprint(found)\nfound\n"), SAVING),
+        between=accept,
     ),
     Case("approvals: both, the client answers", [PAYMENT], approved_here, config=asking("both")),
 ]

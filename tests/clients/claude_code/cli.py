@@ -82,6 +82,8 @@ class Seen:
     """Of the program that has yielded last."""
     wire: str
     """What `toolfold mcp` wrote, where that is kept."""
+    former: "Seen | None" = None
+    """What the run before this one showed."""
 
     @property
     def description(self) -> str:
@@ -105,13 +107,15 @@ def run(case: Case, packages: Path) -> Seen:
         work = Path(folder)
         config = case.config(work, packages)
         write_inputs(work, config, case.direct, has_hook=case.answers, delay_seconds=case.delay_seconds)
-        last_id = ""
+        last_id, first = "", None
         if case.before:
             first = _live(list(case.before), case, work, packages, closed_with=case.closed_with)
             assert first.left == set(), f"processes left behind by the run before: {first.left}"
             last_id = first.last_id
         case.between(work)
-        return _live(case.programs, case, work, packages, last_id=last_id)
+        seen = _live(case.programs, case, work, packages, last_id=last_id)
+        seen.former = first
+        return seen
 
 
 def _live(
