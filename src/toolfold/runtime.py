@@ -383,7 +383,7 @@ class Runtime(fork_safety.ProcessOwned):
         check_names(names)
         call = Call(id=0, tool=name, arguments=arguments)
         services = self._planner.services
-        if name in self._planner.offer.saved_names:
+        if spent is None and name in self._planner.offer.saved_names:
             return await self._call_program(call, names)
         return await serve_direct(services, call, idempotency_key=idempotency_key, spent=spent, names=names)
 

@@ -129,6 +129,11 @@ class RuntimeTools:
             hidden.update(spec.name for spec, needs in self._saved.values() if not needs.tools.isdisjoint(hidden))
         return hidden
 
+    def tools_within(self, name: str) -> frozenset[str]:
+        """Names of the tools that a saved program calls."""
+        _, needs = self._saved[name]
+        return needs.tools
+
     @property
     def saved_names(self) -> frozenset[str]:
         """Names of the saved programs."""

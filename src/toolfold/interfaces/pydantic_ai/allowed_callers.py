@@ -74,7 +74,9 @@ def spec_of(definition: ToolDefinition) -> ToolSpec:
         short_name=module.get("short_name", ""), description=definition.description or "",
         input_schema=definition.parameters_json_schema, output_schema=_reply_schema(definition),
         read_only=hints.get("readOnlyHint") is True, idempotent=hints.get("idempotentHint") is True,
-        destructive=hints.get("destructiveHint") is True, allowed_callers="code", source="pydantic-ai",
+        destructive=hints.get("destructiveHint") is True, allowed_callers="code",
+        # Its reply is a text, which runs where the program that calls it runs.
+        source="program" if module.get("is_saved_program") is True else "pydantic-ai",
     )  # fmt: skip
 
 

@@ -6,7 +6,7 @@ import asyncio
 import os
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
-from typing import Any, Final, Self
+from typing import TYPE_CHECKING, Any, Final, Self
 
 from pydantic_ai import (
     AbstractToolset,
@@ -21,7 +21,7 @@ from pydantic_ai.tools import AgentDepsT
 from pydantic_core import SchemaValidator, core_schema
 
 from toolfold.config import Config
-from toolfold.config.build import runtime_settings
+from toolfold.config.build import program_library, runtime_settings
 from toolfold.engines.scripted import ScriptedEngine
 from toolfold.interfaces.config_runtime import CONNECT_SECONDS, BridgedRuntime, from_config, resolve_config
 from toolfold.interfaces.pydantic_ai.allowed_callers import FROM_CONFIG, MARK, listing_for_code
@@ -30,6 +30,9 @@ from toolfold.interfaces.pydantic_ai.outcome_returns import to_model
 from toolfold.models import Call, ToolSpec
 from toolfold.runtime import Runtime
 from toolfold.tools.tool import Decision
+
+if TYPE_CHECKING:
+    from toolfold.execution.request import SettingsKeywords
 
 # The router checks arguments against the tool's schema, and says what is wrong in its own words.
 _VALIDATOR: Final = SchemaValidator(core_schema.dict_schema(core_schema.str_schema(), core_schema.any_schema()))
@@ -62,9 +65,10 @@ class ConfigToolset(AbstractToolset[AgentDepsT]):
         state = self._states.setdefault(asyncio.get_running_loop(), _LoopState())
         async with state.lock:
             if state.runtime is None:
-                state.manager = from_config(
-                    self._config, engine=ScriptedEngine(), engine_options=None, approve=_approve
-                )
+                changes: SettingsKeywords = {"approve": _approve}
+                if program_library(self._config) is None:  # else one that is called directly needs a sandbox
+                    changes |= {"engine": ScriptedEngine(), "engine_options": None}
+                state.manager = from_config(self._config, **changes)
                 state.runtime = await state.manager.__aenter__()
             state.users += 1
         return self
@@ -106,12 +110,20 @@ class ConfigToolset(AbstractToolset[AgentDepsT]):
         runtime = self._state().runtime
         assert runtime is not None
         spec = next((candidate for candidate in runtime.tools if candidate.name == name), None)
-        if spec is not None and self._policy.asks(spec) and not ctx.tool_call_approved:
+        if spec is not None and not ctx.tool_call_approved and (self._policy.asks(spec) or self._asks_within(spec)):
             raise ApprovalRequired
         reply = await runtime.call(name, tool_args, spent=spent_by_program())
         if reply.error is not None:
             raise ToolFailed(reply.error)
         return to_model(reply.value)
+
+    def _asks_within(self, spec: ToolSpec) -> bool:
+        """Whether it is a saved program, called directly, of which some calls need approval."""
+        runtime = self._state().runtime
+        if spec.source != "program" or spent_by_program() is not None or runtime is None:
+            return False
+        tools = runtime.catalog.tools_within(spec.name)
+        return any(self._policy.asks(other) for other in runtime.tools if other.name in tools)
 
     def _state(self) -> _LoopState:
         state = self._states.get(asyncio.get_running_loop())
@@ -138,7 +150,7 @@ async def _approve(_call: Call, _spec: ToolSpec) -> Decision:
 
 def _definition(spec: ToolSpec) -> ToolDefinition:
     hints = {"readOnlyHint": spec.read_only, "idempotentHint": spec.idempotent, "destructiveHint": spec.destructive}
-    module = {"domain": spec.domain, "short_name": spec.short_name}
+    module = {"domain": spec.domain, "short_name": spec.short_name, "is_saved_program": spec.source == "program"}
     # `both` is what a config says where it says nothing: then this interface's own default counts.
     mark = {} if spec.allowed_callers == "both" else {MARK: spec.allowed_callers}
     return ToolDefinition(

@@ -1,0 +1,103 @@
+"""A saved program at every interface: found by a search, called by programs and directly, under the config's policy."""
+
+import asyncio
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from pydantic_ai import Agent, DeferredToolRequests, DeferredToolResults
+
+import toolfold
+from tests.interfaces.pydantic_ai.talk import Talk, calls, returns
+from tests.interfaces.test_one_config import INTERFACES
+from toolfold import programs
+from toolfold.pydantic_ai import ConfigToolset
+
+CONFIG = """
+tools: {modules: [own.py]}
+http: {keys: {acme: key-of-acme}, tools: {acme: ["*"]}, preload_data: false, files: files}
+ledger: {where: ledger.db}
+programs: {folders: [programs]}
+"""
+OWN = '''
+def double(n: int) -> int:
+    """Twice n."""
+    return 2 * n
+'''
+CALLS = """\
+found = [one["name"] for one in await search_tools("four times a number")]
+print(await programs.quadruple(n=5), await quadruple(n=1), found[0])
+"""
+
+
+@pytest.fixture
+async def config_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    (tmp_path / "own.py").write_text(OWN)
+    path = tmp_path / "toolfold.yaml"
+    path.write_text(CONFIG)
+    async with toolfold.from_config(path) as runtime:
+        outcome = await runtime.run("await double(n=await double(n=3))")
+        await programs.save(
+            runtime, outcome.execution_id, "quadruple", description="Four times a number.", parameters={"n": 3}
+        )
+    return path
+
+
+@pytest.mark.long
+async def test_a_program_finds_and_calls_it_at_every_interface(config_file: Path) -> None:
+    seen = {name: await interface(config_file, CALLS) for name, interface in INTERFACES.items()}
+
+    assert {name: "20 4 quadruple" in said for name, said in seen.items()} == dict.fromkeys(INTERFACES, True), seen
+
+
+@pytest.mark.long
+async def test_a_caller_who_may_not_use_its_tool_is_not_offered_it_at_any_interface(config_file: Path) -> None:
+    config_file.write_text(CONFIG.replace("[own.py]", "[own.py], block: [double]"))
+
+    seen = {name: await interface(config_file, "print(await quadruple(n=5))") for name, interface in INTERFACES.items()}
+
+    assert {name: "20" in said for name, said in seen.items()} == dict.fromkeys(INTERFACES, False), seen
+
+
+@pytest.mark.long
+async def test_it_is_called_directly_on_the_command_line(config_file: Path) -> None:
+    command = [
+        sys.executable,
+        "-m",
+        "toolfold",
+        "programs",
+        "run",
+        "quadruple",
+        "--n",
+        "7",
+        "--config",
+        str(config_file),
+    ]
+
+    done = await asyncio.to_thread(subprocess.run, command, capture_output=True, text=True, check=False)
+
+    assert (done.stdout, done.stderr) == ("28\n", "")
+
+
+async def test_an_agent_of_pydantic_ai_calls_it_directly(config_file: Path) -> None:
+    talk = Talk(calls(("quadruple", {"n": 2})), "done")
+
+    result = await Agent(talk.model, toolsets=[ConfigToolset(config_file)]).run("go")
+
+    assert returns(result.all_messages()) == [("success", 8)]
+
+
+async def test_an_agent_is_asked_before_a_direct_call_of_a_program_whose_tool_asks(config_file: Path) -> None:
+    config_file.write_text(CONFIG.replace("[own.py]", "[own.py], ask: [double]"))
+    talk = Talk(calls(("quadruple", {"n": 2})), "done")
+    agent = Agent(talk.model, toolsets=[ConfigToolset(config_file)], output_type=[str, DeferredToolRequests])
+
+    result = await agent.run("go")
+    assert isinstance(result.output, DeferredToolRequests)
+    approved = DeferredToolResults(approvals={call.tool_call_id: True for call in result.output.approvals})
+    later = await agent.run(message_history=result.all_messages(), deferred_tool_results=approved)
+
+    assert [call.tool_name for call in result.output.approvals] == ["quadruple"]
+    assert returns(later.all_messages()) == [("success", 8)]
