@@ -17,7 +17,7 @@ PROC: Final = ("/proc", "/.proc")
 """The host's, where `toolfold_guest.jail.file_tree` expects it."""
 _NEEDED: Final = ("bash", "jq", "cat", "grep", "sed", "awk", "find", "diff", "tar", "gzip", "unzip", "file", "bc")
 """Without these no bash program is run."""
-_PACKAGES: Final = "bash coreutils jq grep sed gawk findutils diffutils tar gzip unzip file bc"
+PACKAGES: Final = "bash coreutils jq grep sed gawk findutils diffutils tar gzip unzip file bc"
 _PLACES: Final = ("/bin", "/usr/bin")
 _FILES: Final = ("/usr/share/misc/magic.mgc", "/usr/libexec/coreutils/libstdbuf.so")
 """What `file` and `stdbuf` read."""
@@ -42,4 +42,4 @@ def refusal() -> str:
     """Why no bash program can run here, and what to install; empty if it can."""
     present = {os.path.basename(target) for _, target in command_files()}
     missing = [name for name in _NEEDED if name not in present]
-    return f"bash programs need {', '.join(missing)}; on Debian: apt install {_PACKAGES}" if missing else ""
+    return f"bash programs need {', '.join(missing)}; on Debian: apt install {PACKAGES}" if missing else ""
