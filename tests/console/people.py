@@ -1,10 +1,18 @@
 """What people do all day with the console, in a real browser: find, share, decide, and see what it cost."""
 
+import asyncio
+import json
+import re
+from concurrent.futures import ThreadPoolExecutor
+
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Browser, Page, expect
 
 from tests.console.browsing import given_browser, given_own, given_page  # noqa: F401
 from tests.console.rig import Rig
+from tests.ledger.made_up import begun, given, made, outcome
+from toolfold.ledger.sqlite.store import SqliteLedger
+from toolfold.models import Program
 
 pytestmark = pytest.mark.timeout(120)
 
@@ -92,3 +100,101 @@ def test_runs_have_names_and_the_programs_of_a_conversation_are_on_one_page(page
 
     expect(page.locator("tbody a")).to_have_text(["Step 1", "Step 2"])
     expect(page.locator(".facts")).to_contain_text("2 programs2 calls")
+
+
+MIXED = """# Twelve calls
+await asyncio.gather(*(fetch(number=n) for n in range(8)))
+for text in ("1.5", "no number", "2", "none either"):
+    try:
+        await convert(text=text)
+    except Exception as error:
+        print(error)
+await echo(text="x" * 3000)
+"""
+
+
+def test_a_call_has_an_address_that_opens_in_another_browser(page: Page, own: Rig, browser: Browser) -> None:
+    assert own.run(MIXED, "mixed.py").wait() == 0
+    page.locator(".run").click()
+    expect(page.locator("#call")).to_have_attribute("data-call", "10")  # the first that failed
+    expect(page).to_have_url(re.compile(r"#/runs/[^/]+$"))
+    page.locator('.call[data-key="3"]').click()
+    expect(page.locator("#call")).to_have_attribute("data-call", "3")
+
+    address = page.url
+    other = browser.new_context()
+    opened = other.new_page()
+    opened.goto(address)
+    expect(opened.locator("main")).to_contain_text("not signed in")  # an address is no right
+    page.goto("about:blank")
+    page.goto(address)
+    other.add_cookies(page.context.cookies())
+    opened.reload()
+
+    for one in (page, opened):
+        expect(one.locator("#call")).to_have_attribute("data-call", "3")
+        expect(one.locator('.call[aria-selected="true"]')).to_have_attribute("data-key", "3")
+        expect(one.locator(".ln.hit")).to_have_attribute("id", "line-2")
+    opened.goto(re.sub("calls/3$", "calls/99", address))
+    expect(opened.locator("#call")).to_contain_text("This run has no call 99")
+    other.close()
+
+
+def test_calls_are_filtered_sorted_and_walked_through_with_the_keyboard(page: Page, own: Rig) -> None:
+    assert own.run(MIXED, "mixed.py").wait() == 0
+    page.locator(".run").click()
+    call, shown = page.locator("#call"), page.locator(".calls-list")
+    expect(page.locator('.call[data-key="10"]')).to_contain_text("could not convert")
+    expect(page.locator('.call[data-key="9"]')).to_contain_text('text="1.5"')
+
+    page.keyboard.press("n")
+    expect(call).to_have_attribute("data-call", "12")
+    page.get_by_role("button", name="Next failed").click()
+    expect(call).to_have_attribute("data-call", "10")
+    page.get_by_label("Order of calls").select_option("largest")
+    expect(page.locator(".call").first).to_have_attribute("data-key", "13")
+    page.get_by_label("Order of calls").select_option("failed")
+    page.locator(".call").first.click()
+    for key, number in (("j", "12"), ("j", "1"), ("k", "12"), ("ArrowUp", "10")):
+        page.keyboard.press(key)
+        expect(call).to_have_attribute("data-call", number)
+    page.get_by_label("Filter calls").fill("number=7")
+    expect(shown).to_have_attribute("data-count", "1")
+    expect(page.locator(".call")).to_contain_text("number=7")
+    page.get_by_label("Filter calls").fill("nothing of that")
+    expect(shown).to_have_attribute("data-count", "0")
+
+
+ARGUMENTS = {"amount": 2**64, "to": 'it\'s \u202e "me"\\n\n', "no name": [None, True, {"a": 1.5}], "class": "é"}
+
+
+def test_what_a_call_was_and_got_can_be_copied(page: Page, own: Rig) -> None:
+    page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    text = "print(await price(1))\n"
+
+    async def write() -> None:
+        ledger = SqliteLedger(own.folder / "ledger.sqlite")
+        ledger.begin(begun("one", program=Program(text=text)))
+        ledger.note("one", made(1, **ARGUMENTS), given(1, [2**70, "<b>"], **ARGUMENTS))
+        await ledger.finish("one", outcome("one"), wait=True)
+        await ledger.close()
+
+    with ThreadPoolExecutor() as pool:  # Playwright has a loop of its own in this thread
+        pool.submit(lambda: asyncio.run(write())).result()
+    page.evaluate("location.hash = '#/runs/one'")
+    expect(page.locator("#call")).to_have_attribute("data-call", "1")
+    copied = {}
+    for button in ("id", "", "arguments", "as Python", "reply", "link"):
+        page.get_by_role("button", name=f"Copy {button}".strip(), exact=True).click()
+        expect(page.locator("#toast")).to_contain_text("Copied")
+        copied[button] = page.evaluate("navigator.clipboard.readText()")
+        page.evaluate("document.getElementById('toast').replaceChildren()")
+
+    assert (copied["id"], copied[""], copied["link"]) == (
+        "one",
+        text,
+        f"http://127.0.0.1:{own.port}/#/runs/one/calls/1",
+    )
+    assert (json.loads(copied["arguments"]), json.loads(copied["reply"])) == (ARGUMENTS, [2**70, "<b>"])
+    assert copied["as Python"].startswith("await price(amount=18446744073709551616, to=")
+    assert eval(copied["as Python"].replace("await price", "dict")) == ARGUMENTS

@@ -49,6 +49,31 @@ async def test_a_run_is_listed_shown_and_its_calls_can_be_opened(console: Consol
     assert (file.content, file.headers["content-type"]) == (b"x", "application/octet-stream")
 
 
+async def test_the_events_of_calls_begin_their_arguments_and_a_call_has_the_name_that_programs_use(
+    console: Console, ledger: SqliteLedger
+) -> None:
+    rows = [{"a": [1, [2, [3]]], "b": None}, *range(9)]
+    calls = [
+        made(1, key="x" * 500), made(2, n=2**300, ok=True, rows=rows), made(3, half="\ud800é"),
+        made(4, **{f"name{n}": n for n in range(40)}),
+    ]  # fmt: skip
+    ledger.begin(begun("a"))
+    ledger.note("a", *calls)
+    await ledger.flush("a")
+
+    events = (await console.get("executions/a"))["events"]
+    call = await console.get("executions/a/calls/1")
+
+    assert [event["preview"][:80] for event in events] == [
+        'key="' + "x" * 75,
+        "n=…, ok=True, rows=[{a: …, b: None}, 0, 1, 2, …]",
+        'half="\\\\ud800é"',
+        ", ".join(f"name{n}={n}" for n in range(9))[:79] + ",",
+    ]
+    assert max(len(event["preview"]) for event in events) == 120
+    assert call["python_name"] == call["tool"]
+
+
 async def test_rejected_programs_and_direct_calls_are_there(console: Console, runtime: Runtime) -> None:
     await runtime.run("print(await prise('a'))")
     await runtime.call("price", {"name": "abc"})

@@ -5,9 +5,11 @@ Text of programs and tools stays text: nothing here is markup, and whoever shows
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, fields
+from itertools import islice
 from typing import Any, Final
 
 import msgspec
@@ -23,6 +25,9 @@ _ERROR_CHARACTERS: Final = 2000
 _FOLDED_BYTES: Final = 256 * 1024
 _HEAD_CHARACTERS: Final = 32 * 1024
 _TEXT_CHARACTERS: Final = 512 * 1024
+
+_PREVIEW_CHARACTERS: Final = 120
+_PREVIEW_ITEMS: Final = 4
 
 _HIDDEN: Final = "hidden by console.hide_arguments"
 _DIRECT: Final = re.compile(r"(await [^\s(]+\().*", re.DOTALL)
@@ -63,6 +68,7 @@ def _event(entry: Entry, *, hidden: bool) -> dict[str, Json] | None:
             return {
                 "type": "called", "id": call.id, "tool": call.tool, "line": call.line, "within": call.within,
                 "at": round(entry.at, 6),
+                "preview": "" if hidden else preview(call.arguments),
             }  # fmt: skip
         case ReplyEntry():
             return _reply_event(entry.record, hidden=hidden)
@@ -80,6 +86,7 @@ def _event(entry: Entry, *, hidden: bool) -> dict[str, Json] | None:
             return {
                 "type": "asked", "id": entry.call_id, "at": entry.at, "tool": facts.get("tool"),
                 "line": facts.get("line", 0), "within": facts.get("within", 0),
+                "preview": "" if hidden else preview(facts.get("arguments", {})),
             }  # fmt: skip
         case Moment(kind="retried"):
             return {
@@ -99,7 +106,7 @@ def _reply_event(record: CallRecord, *, hidden: bool) -> dict[str, Json]:
         "type": "replied", "id": record.id, "tool": record.name, "line": record.line,
         "within": record.within,
         "at": round(record.started_seconds, 6), "seconds": round(record.seconds, 6),
-        "error": error,
+        "error": error, "preview": "" if hidden else preview(record.arguments),
         "bytes_in": record.bytes_in, "bytes_out": record.bytes_out, "attempts": record.attempts,
         "cached": record.cached, "from_record": record.from_record, "edited": record.used_arguments is not None,
     }  # fmt: skip
@@ -180,6 +187,8 @@ def of_call(history: ExecutionHistory, call_id: int, *, hidden: bool) -> dict[st
         arguments, body = {}, {**lost_call, "lost": True}
     else:
         return None
+    specs = (spec for spec in history.start_record.tools if spec.name == body["tool"])
+    body["python_name"] = next((spec.python_name for spec in specs), body["tool"])
     if hidden:
         return {**body, "reply": None, "arguments": None, "hidden": True}
     used = reply_entry.record.used_arguments if reply_entry is not None else None
@@ -207,6 +216,39 @@ def fold_value(value: Value) -> dict[str, Json]:
     if len(body) <= _FOLDED_BYTES:
         return {"json": json_value, "bytes": len(body)}
     return {"head": body[: _HEAD_CHARACTERS * 2].decode(errors="ignore")[:_HEAD_CHARACTERS], "bytes": len(body)}
+
+
+def preview(arguments: Mapping[str, Value]) -> str:
+    """The beginning of a call's arguments, as a program writes them; quick even if they are large."""
+    parts: list[str] = []
+    room = _PREVIEW_CHARACTERS
+    for name, value in arguments.items():
+        if room <= 0:
+            parts.append("…")
+            break
+        parts.append(f"{name[:_PREVIEW_CHARACTERS]}={_preview_value(value)}")
+        room -= len(parts[-1])
+    # A string of a program may have half a character in it.
+    text = ", ".join(parts).encode(errors="replace").decode()
+    return text if len(text) <= _PREVIEW_CHARACTERS else f"{text[: _PREVIEW_CHARACTERS - 1]}…"
+
+
+def _preview_value(value: Value, depth: int = 0) -> str:
+    match value:
+        case str():
+            return json.dumps(value[:_PREVIEW_CHARACTERS], ensure_ascii=False)
+        case bool() | None | float():
+            return str(value)
+        case int():
+            return str(value) if value.bit_length() < 200 else "…"
+        case Mapping() if depth < 2:
+            items = islice(value.items(), _PREVIEW_ITEMS)
+            inner = [f"{str(key)[:40]}: {_preview_value(item, depth + 1)}" for key, item in items]
+            return f"{{{', '.join(inner)}{', …' if len(value) > len(inner) else ''}}}"
+        case list() | tuple() if depth < 2:
+            inner = [_preview_value(item, depth + 1) for item in value[:_PREVIEW_ITEMS]]
+            return f"[{', '.join(inner)}{', …' if len(value) > len(inner) else ''}]"
+    return "…"
 
 
 def of_tool(spec: ToolSpec, uses: Iterable[tuple[float, ToolUse]], *, hidden: bool) -> dict[str, Json]:

@@ -22,7 +22,7 @@ function address() {
 
 async function show() {
   const { parts, query } = address();
-  const [view = "runs", id, more] = parts;
+  const [view = "runs", id, more, item] = parts;
   leave();
   leave = () => {};
   turn += 1;
@@ -33,7 +33,7 @@ async function show() {
   const views = { inbox, tools, programs, savings, conversations: conversation, runs: id ? { rerun, compare, save }[more] ?? run : runs };
   document.title = `${{ inbox: "Inbox", tools: "Tools", programs: "Programs", savings: "Savings" }[view] ?? (id ? id.slice(0, 8) : "Runs")} · toolfold`;
   try {
-    const left = await (views[view] ?? runs)(main, { id, query, isCurrent: () => own === turn });
+    const left = await (views[view] ?? runs)(main, { id, item, query, isCurrent: () => own === turn });
     if (own === turn) leave = left ?? (() => {}); else left?.();
   } catch (error) {
     if (own === turn) failed(error);

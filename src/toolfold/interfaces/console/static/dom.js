@@ -72,6 +72,23 @@ export function toast(text) {
   setTimeout(() => one.remove(), 5000);
 }
 
+// Plain http has no clipboard of its own.
+export async function copy(text, what) {
+  try { await navigator.clipboard.writeText(text); } catch {
+    const field = h("textarea", { value: text, "aria-hidden": "true", class: "offscreen" });
+    const before = document.activeElement;
+    document.body.append(field);
+    field.select();
+    const isCopied = document.execCommand("copy");
+    field.remove();
+    before?.focus();
+    if (!isCopied) { toast("The browser did not allow copying"); return; }
+  }
+  toast(`Copied ${what}`);
+}
+
+export const copyButton = (label, text, what) => h("button", { class: "small", type: "button", onclick: () => copy(typeof text === "function" ? text() : text, what) }, label);
+
 export function seconds(value) {
   if (value === null || value === undefined) return "–";
   if (value < 0.0995) return `${(value * 1000).toFixed(value < 0.00995 ? 1 : 0)} ms`;

@@ -1,9 +1,9 @@
 // One run: the program's own lines with the calls each made, the waterfall, the selected call, the output.
 import { follow, get, post } from "./api.js";
-import { breathe, bytes, fill, h, keepFocus, moment, pill, plural, rounded, seconds, toast } from "./dom.js";
+import { CallList, callAddress, drawCall } from "./calls.js";
+import { breathe, bytes, copyButton, fill, h, keepFocus, moment, pill, plural, rounded, seconds, toast } from "./dom.js";
 import { files } from "./files.js";
 import { lines } from "./highlight.js";
-import { LongList } from "./lists.js";
 import { value } from "./values.js";
 import { Waterfall } from "./waterfall.js";
 
@@ -32,7 +32,7 @@ export class Story {
   call(event) {
     let call = this.byId.get(event.id);
     if (!call) {
-      call = { id: event.id, tool: event.tool, line: event.line, within: event.within, at: event.at || this.end, seconds: null, error: null };
+      call = { id: event.id, tool: event.tool, line: event.line, within: event.within, at: event.at || this.end, seconds: null, error: null, preview: event.preview };
       this.byId.set(event.id, call);
       if (this.calls.length && this.calls[this.calls.length - 1].id > call.id) {
         this.calls.push(call);
@@ -62,7 +62,7 @@ export class Story {
   }
 }
 
-export async function run(main, { id, isCurrent }) {
+export async function run(main, { id, item, isCurrent }) {
   const execution = await get(`executions/${encodeURIComponent(id)}`);
   const story = await Story.of(execution);
   if (!isCurrent()) return () => {};
@@ -76,8 +76,7 @@ export async function run(main, { id, isCurrent }) {
   const detail = h("div", { class: "panel", id: "call", "aria-live": "polite" });
   const saved = h("div", { class: "stack" });
   const fall = new Waterfall((call) => select(call));
-  const list = new LongList({ height: 28, most: 260, className: "calls-list", draw: drawCall, keyOf: (call) => call.id, label: "Calls" });
-  list.element.setAttribute("role", "listbox");
+  const list = new CallList({ onSelect: (call) => select(call), isOver: () => execution.state === "ended", depth: (call) => depth(call) });
   const count = h("span", { class: "muted small num", id: "count" });
   const sources = lines(execution.program.replace(/\n$/, ""), [...execution.tools, ...execution.missing_tools], execution.language);
   const rows = sources.map((parts, at) => h("div", { class: "ln", id: `line-${at + 1}` }, h("span", { class: "no" }, String(at + 1)), h("span", { class: "src" }, parts), h("span", {})));
@@ -88,10 +87,10 @@ export async function run(main, { id, isCurrent }) {
     h("div", { class: "panel" }, h("header", {}, h("h2", {}, "Calls over time"), count, h("span", { class: "grow" }), legend), fall.element),
     h("div", { class: "split" },
       h("div", { class: "stack" },
-        h("div", { class: "panel" }, h("header", {}, h("h2", {}, "Program"), h("span", { class: "muted small" }, `${execution.language === "bash" ? "bash, " : ""}${plural(rows.length, "line")}`)), h("div", { class: "code-view", tabindex: "0", role: "region", "aria-label": "Program" }, rows)),
+        h("div", { class: "panel" }, h("header", {}, h("h2", {}, "Program"), h("span", { class: "muted small" }, `${execution.language === "bash" ? "bash, " : ""}${plural(rows.length, "line")}`), h("span", { class: "grow" }), copyButton("Copy", execution.program, "the program")), h("div", { class: "code-view", tabindex: "0", role: "region", "aria-label": "Program" }, rows)),
         h("div", { class: "panel" }, h("header", {}, h("h2", {}, "Output")), output)),
       h("div", { class: "stack" }, detail,
-        h("div", { class: "panel" }, h("header", {}, h("h2", {}, "All calls")), list.element), saved)));
+        list.element, saved)));
 
   async function cancel() {
     try { await post(`executions/${encodeURIComponent(id)}/cancel`, {}); toast("Cancelled"); } catch (error) { toast(error.message); }
@@ -103,7 +102,7 @@ export async function run(main, { id, isCurrent }) {
     const why = !execution.may_act ? "This console is read-only, or your key may not run programs" : execution.state !== "ended" ? "It has not ended yet" : missing ? `This console does not have ${execution.missing_tools.slice(0, 3).join(", ")}: start it with the program's own config` : "Edit the program and run it again; recorded calls are not repeated";
     const asking = story.calls.filter((call) => call.asking).length;
     fill(crumbs, h("a", { href: "#/runs" }, "Runs"), h("span", { class: "muted" }, "/"), execution.title ? [h("h1", {}, execution.title), h("span", { class: "mono muted small" }, id)] : h("h1", { class: "mono" }, id), pill({ ...execution, status, waiting: asking && !status ? asking : 0 }),
-      h("span", { class: "grow" }),
+      copyButton("Copy id", id, "the id"), h("span", { class: "grow" }),
       asking && !status ? h("a", { href: "#/inbox" }, `${plural(asking, "call")} in the inbox`) : null,
       execution.state !== "ended" && execution.may_act ? h("button", { class: "bad", type: "button", onclick: cancel }, "Cancel") : null,
       status === "finished" && execution.may_act && !execution.is_direct && execution.language !== "bash" && story.calls.length ? h("button", { type: "button", id: "save", onclick: () => { location.hash = `#/runs/${encodeURIComponent(id)}/save`; } }, "Save as a tool") : null,
@@ -178,40 +177,26 @@ export async function run(main, { id, isCurrent }) {
   const depth = (call) => (around(call) ? 1 + depth(around(call)) : 0);
   const outermost = (call) => (around(call) ? outermost(around(call)) : call);
 
-  function drawCall(call) {
-    const key = (event) => {
-      const step = { ArrowDown: 1, ArrowUp: -1 }[event.key];
-      if (!step) return;
-      event.preventDefault();
-      const to = story.calls[story.calls.indexOf(call) + step];
-      if (to) { select(to.id); requestAnimationFrame(() => list.space.querySelector(`[data-key="${to.id}"]`)?.focus()); }
-    };
-    return h("button", { class: `call ${call.error ? "f" : ""} ${call.from_record ? "r" : ""}`, type: "button", role: "option", "aria-selected": String(call.id === selected), onclick: () => select(call.id), onkeydown: key },
-      h("span", { class: "muted num" }, `#${call.id}`), h("span", { class: "name", title: call.within ? `within call ${call.within}` : null }, "  ↳ ".repeat(depth(call)), call.tool, call.from_record ? h("span", { class: "muted" }, "  from the record") : null),
-      h("span", { class: "muted num" }, call.line ? `line ${call.line}` : ""), h("span", { class: "num" }, call.asking ? "waiting" : call.seconds === null ? (execution.state === "ended" ? "no reply" : "…") : seconds(call.seconds)), h("span", { class: "muted num" }, call.bytes_out !== undefined ? bytes(call.bytes_out) : ""));
-  }
-
-  async function select(call) {
+  // Who picks a call gets its address; the call that is shown first has none.
+  async function select(call, isPicked = true) {
+    if (isPicked) history.replaceState(null, "", callAddress(id, call));
     selected = call;
     fall.selected = call;
     const known = story.byId.get(call);
     const top = known && outermost(known);
     rows.forEach((row, at) => row.classList.toggle("hit", at + 1 === top?.line));
-    list.reveal(story.calls.indexOf(known));
-    list.schedule();
+    list.select(call);
     fall.schedule();
-    const found = await get(`executions/${encodeURIComponent(id)}/calls/${call}`);
+    let found;
+    try {
+      found = await get(`executions/${encodeURIComponent(id)}/calls/${call}`);
+    } catch (error) {
+      if (selected === call && !stopped) fill(detail, h("div", { class: "empty" }, h("b", {}, error.status === 404 ? `This run has no call ${call}` : "This call cannot be shown"), error.status === 404 ? "Pick one in the list of calls." : error.message));
+      return;
+    }
     if (selected !== call || stopped) return;
     detail.dataset.call = call;
-    const notes = [found.from_record && "from the record", found.cached && "cached", found.attempts > 1 && `${found.attempts} attempts`, found.edited && "arguments were edited", found.lost && "too large for the ledger",
-      known?.decided && `${known.decided.approved ? "approved" : "denied"}${known.decided.by ? ` by ${known.decided.by}` : ""}`].filter(Boolean);
-    fill(detail, h("header", {}, h("span", { class: "muted num" }, `#${found.id}`), h("h2", { class: "mono" }, found.tool), h("span", { class: "grow" }),
-      notes.map((note) => h("span", { class: "tag" }, note)), h("span", { class: "num small" }, found.seconds === undefined ? "no reply yet" : seconds(found.seconds))),
-    h("div", { class: "body stack" }, found.hidden ? h("div", { class: "muted" }, "Arguments and replies are hidden by the config.") : null,
-      h("div", {}, h("div", { class: "muted small" }, "Arguments"), value(found.used_arguments ?? found.arguments)),
-      found.used_arguments ? h("div", {}, h("div", { class: "muted small" }, "As the program wrote them"), value(found.arguments)) : null,
-      (known?.retries ?? []).map((one) => h("div", {}, h("div", { class: "muted small" }, `Attempt ${one.attempt} at ${seconds(one.at)}, after`), h("pre", { class: "problem" }, one.error))),
-      found.error ? h("div", {}, h("div", { class: "muted small" }, "Error"), h("pre", { class: "problem" }, found.error)) : found.seconds !== undefined ? h("div", {}, h("div", { class: "muted small" }, `Reply, ${bytes(found.bytes_out)}`), value(found.reply)) : null));
+    drawCall(detail, id, found, known);
   }
 
   let frame = 0;
@@ -236,7 +221,9 @@ export async function run(main, { id, isCurrent }) {
 
   draw();
   drawSaved();
-  if (story.calls.length) select((story.calls.find((call) => call.asking || call.error) ?? story.calls[0]).id);
+  const first = () => (story.calls.find((call) => call.asking || call.error) ?? story.calls[0]).id;
+  if (/^[0-9]{1,9}$/.test(item ?? "")) { select(Number(item), false); detail.scrollIntoView({ block: "nearest" }); }
+  else if (story.calls.length) select(first(), false);
   else fill(detail, h("div", { class: "empty" }, "No calls yet"));
   let leaveStream = () => {};
   let ticking = 0;
@@ -245,11 +232,11 @@ export async function run(main, { id, isCurrent }) {
       story.take(message.events);
       execution.state = message.state;
       if (message.outcome) { execution.outcome = message.outcome; drawSaved(); clearInterval(ticking); }
-      if (!selected && story.calls.length) select(story.calls[0].id);
-      else if (message.events.some((event) => event.id === selected)) select(selected);
+      if (!selected && story.calls.length) select(story.calls[0].id, false);
+      else if (message.events.some((event) => event.id === selected)) select(selected, false);
       schedule();
     });
     ticking = setInterval(schedule, 250);
   }
-  return () => { stopped = true; leaveStream(); clearInterval(ticking); fall.close(); };
+  return () => { stopped = true; leaveStream(); clearInterval(ticking); fall.close(); list.close(); };
 }
