@@ -4,12 +4,13 @@ import asyncio
 import json
 import re
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from tests.console.browsing import given_browser, given_own, given_page  # noqa: F401
-from tests.console.rig import Rig
+from tests.console.rig import Rig, rig
 from tests.ledger.made_up import begun, given, made, outcome
 from toolfold.ledger.sqlite.store import SqliteLedger
 from toolfold.models import Program
@@ -198,3 +199,60 @@ def test_what_a_call_was_and_got_can_be_copied(page: Page, own: Rig) -> None:
     assert (json.loads(copied["arguments"]), json.loads(copied["reply"])) == (ARGUMENTS, [2**70, "<b>"])
     assert copied["as Python"].startswith("await price(amount=18446744073709551616, to=")
     assert eval(copied["as Python"].replace("await price", "dict")) == ARGUMENTS
+
+
+ROLES = """
+tools: {modules: [shop.py], ask: [pay]}
+approvals: console
+approvals_wait: 30m
+ledger: {where: ledger.sqlite}
+http:
+  port: 0
+  keys:
+    shop:
+      - {key: agent-key, roles: [run]}
+      - {key: person-key, roles: [approve], name: ann}
+"""
+
+
+def test_a_key_that_may_only_approve_decides_and_the_decision_has_its_name(browser: Browser, tmp_path: Path) -> None:
+    with rig(tmp_path) as own:
+        own.write("toolfold.yaml", ROLES)
+        server = own.start("serve", "--console")
+        assert server.stdout is not None
+        address = re.search(r"http://\S+", server.stdout.readline())
+        assert address is not None
+        own.write("agent.py", AGENT)
+        agent = own.start_script("agent.py", address[0])
+        page = browser.new_page()
+        page.set_default_timeout(30_000)
+        page.goto(f"{address[0]}/console/#/inbox")
+        page.get_by_label("API key").fill("person-key")
+        page.get_by_role("button", name="Sign in").click()
+
+        expect(page.locator(".ask-row .wait")).to_have_text(re.compile(r"^waiting \d+ s · expires in (29 min|30 min)$"))
+        page.locator(".ask-row a").click()
+        expect(page.locator("#call .wait")).to_contain_text("expires in")
+        expect(page.get_by_role("button", name="Rerun with a fix")).to_be_disabled()
+        expect(page.get_by_role("button", name="Cancel")).to_have_count(0)
+        page.get_by_role("link", name="decide in the inbox").click()
+        page.get_by_role("button", name="Approve", exact=True).click()
+        expect(page.locator(".empty")).to_contain_text("No pending approvals")
+        said = agent.communicate()[0]
+        page.goto(f"{address[0]}/console/#/runs")
+        page.locator(".run").click()
+        expect(page.locator("#call")).to_contain_text(re.compile(r"approved by console \(shop, ann\) after \d"))
+
+    assert "paid 5 to bob" in said
+    assert own.made == ["pay 5 bob"]
+
+
+AGENT = """
+import sys
+import urllib.request
+
+body = b'{"lang": "py", "code": "print(await pay(amount=5, to=\\'bob\\'))"}'
+headers = {"content-type": "application/json", "x-api-key": "agent-key"}
+with urllib.request.urlopen(urllib.request.Request(sys.argv[1] + "/exec", body, headers)) as answer:
+    print(answer.read().decode())
+"""

@@ -87,7 +87,8 @@ async def test_a_decision_reaches_the_program_that_waits_and_counts_once(
     await own.list()  # its end is written by now
     late = await other.decide(execution_id, 0, 99, body)
 
-    assert question.facts == {"tool": "pay", "arguments": {"amount": 5}, "line": 3, "within": 0}
+    facts = {"tool": "pay", "arguments": {"amount": 5}, "line": 3, "within": 0, "wait_seconds": 60.0}
+    assert question.facts == facts
     assert (first, second, late) == (True, False, False)
     assert ended.stdout == printed
 

@@ -351,6 +351,8 @@ class KeyConfig(Section):
     roles: Annotated[frozenset[_Role], Field(min_length=1)]
     """`read` looks, `run` also starts, continues and cancels programs, `approve` also decides on calls that need
     approval."""
+    name: Text = ""
+    """Who has the key; decisions at a console are on record under this name."""
 
 
 # Any: as it is in the file.
@@ -366,6 +368,7 @@ _KEY_SCHEMA: Final = {
     "properties": {
         "key": {"type": "string", "description": "The API key. Use a variable."},
         "roles": {"type": "array", "minItems": 1, "items": {"enum": list(get_args(_Role))}},
+        "name": {"type": "string", "description": "Who has the key; decisions are on record under this name."},
     },
 }  # fmt: skip
 Keys = Annotated[

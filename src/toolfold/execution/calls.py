@@ -69,12 +69,13 @@ class ExecutionCalls:
     def approvals(self) -> Approvals:
         """Made when something asks, or may: most programs have no tool that does."""
         approve = self._services.context.approve
+        wait_seconds = getattr(approve, "wait_seconds", None)
         if isinstance(approve, ApproveByExecution):
             approve = approve.of(self._plan.start_record.execution_id, self._plan.epoch, self._clock.standing)
         return Approvals(
             self._plan, approve=approve, record=self._record, life=self._life,
             dispatch=self.dispatch, look_again=self._look_again, tell=self._tell,
-            waited=self.accounts.people_seconds,
+            waited=self.accounts.people_seconds, wait_seconds=wait_seconds,
         )  # fmt: skip
 
     @property

@@ -283,14 +283,18 @@ class Approvals:
         approve: The runtime's own way to ask; without it the outside is asked with the next pause.
         look_again: Has the runtime look whether the program can pause now.
         waited: Gets the seconds that each call waits for its answer.
+        wait_seconds: How long `approve` waits before it refuses a call, if it says that.
     """
 
     def __init__(
         self, plan: ExecutionPlan, *, approve: Approve | None, record: ExecutionRecord, life: Life, dispatch: Dispatch,
         look_again: Callable[[], None], tell: Tell | None, waited: defaultdict[int, float],
+        wait_seconds: float | None = None,
     ) -> None:  # fmt: skip
         self._plan = plan
         self._approve = approve
+        # Any: as in `Moment`.
+        self._deadline_facts: dict[str, Any] = {} if wait_seconds is None else {"wait_seconds": wait_seconds}
         self._record = record
         self._life = life
         self._dispatch = dispatch
@@ -344,7 +348,7 @@ class Approvals:
     async def _request_answer(self, call: Call, spec: ToolSpec, *, is_begun: bool) -> ApprovalAnswer:
         self._record.tell(
             "asked", call_id=call.id, tool=call.tool, arguments=dict(call.arguments), line=call.line,
-            within=call.within,
+            within=call.within, **self._deadline_facts,
         )  # fmt: skip
         if self._tell is not None:
             self._tell(ApprovalAsked(self._plan.start_record.execution_id, call))

@@ -100,7 +100,8 @@ class Moment(msgspec.Struct, frozen=True, kw_only=True, array_like=True, tag=6):
     """What was printed; why a tool is called again."""
     facts: Mapping[str, Json] = msgspec.field(default_factory=dict)
     """Of `printed` its `stream`, and its `place` there, in characters; of `asked` the call's `tool`, `arguments` and
-    `line`; of `ticked` what is left of the wall clock, `seconds_left`."""
+    `line`, and the `wait_seconds` after which it is refused; of `ticked` what is left of the wall clock,
+    `seconds_left`."""
 
 
 Entry: TypeAlias = CallEntry | ReplyEntry | TapeEntry | HandoverEntry | PauseEntry | DecisionEntry | Moment

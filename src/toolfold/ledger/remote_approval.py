@@ -95,7 +95,7 @@ class LedgerApproval:
 
     def __init__(self, ledger: Ledger, *, wait_seconds: float, client: AskClient | None = None) -> None:
         self._ledger = ledger
-        self._wait_seconds = wait_seconds
+        self.wait_seconds = wait_seconds
         self._client = client
         self._seal: Seal | None = None
         self._waiting: dict[tuple[str, int, int], asyncio.Future[bytes]] = {}
@@ -124,10 +124,10 @@ class LedgerApproval:
             None if self._client is None else asyncio.create_task(self._ask_client(self._client, place, call, spec))
         )
         try:
-            async with asyncio.timeout(self._wait_seconds):
+            async with asyncio.timeout(self.wait_seconds):
                 return self._open_decision(await answer, seal, place, call)
         except TimeoutError:
-            return Decision(approved=False, reason=f"nobody answered within {self._wait_seconds:g} s")
+            return Decision(approved=False, reason=f"nobody answered within {self.wait_seconds:g} s")
         finally:
             del self._waiting[place]
             if client_task is not None:

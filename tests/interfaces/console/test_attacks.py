@@ -11,12 +11,13 @@ from tests.ledger.made_up import begun, given, made, outcome
 from toolfold import Runtime, tool
 from toolfold.interfaces.console.access import COOKIE, Access
 from toolfold.interfaces.http.access.auth import Authenticator
-from toolfold.interfaces.http.settings import Settings
+from toolfold.interfaces.http.settings import ApiKey, Role, Settings
 from toolfold.ledger.sqlite.store import SqliteLedger
 from toolfold.models import File, Program
 from toolfold.tools.router_steps import Retry, wrappers
 
 AUTH = Authenticator(Settings(keys={"acme": "secret-1", "other": "secret-2"}))
+AUTH_OF_OTHERS = Authenticator(Settings(keys={"other": "secret-2"}))
 
 
 @pytest.mark.parametrize(
@@ -255,3 +256,34 @@ async def test_a_body_that_is_too_large_or_no_json_gets_one_line(console: Consol
 
     assert (large.status_code, wrong.status_code, deep.status_code) == (413, 400, 400)
     assert all("\n" not in answer.json()["error"] for answer in (large, wrong, deep))
+
+
+def keys(*roles: Role, name: str = "") -> Authenticator:
+    return Authenticator(Settings(keys={"acme": (ApiKey(secret="secret-1", roles=frozenset(roles), name=name),)}))
+
+
+async def test_a_key_that_loses_a_role_loses_it_in_browsers_that_are_signed_in(
+    runtime: Runtime, ledger: SqliteLedger, till: Till
+) -> None:
+    async with served(runtime, ledger, signs_in=False, auth=keys("run", "approve")) as console:
+        answer = await console.client.post("/login", content=b"secret-1")
+    cookie = {"cookie": f"{COOKIE}={answer.cookies[COOKIE]}"}
+    seen = {}
+    for what, auth in (("lowered", keys("read")), ("removed", AUTH_OF_OTHERS), ("without keys", None)):
+        async with served(runtime, ledger, signs_in=False, auth=auth) as console:
+            console.client.headers.update(cookie)
+            decided = await console.post("approvals", {"decisions": []})
+            seen[what] = (decided.status_code, (await console.client.get("/api/executions")).status_code)
+    async with served(runtime, ledger, signs_in=False, auth=keys("approve", name="ann")) as console:
+        console.client.headers.update(cookie)
+        running = asyncio.create_task(runtime.run("print(await pay(amount=5))", tenant="acme"))
+        (question,) = await questions(console, 1)
+        checked = await console.post("check", {"text": "1"})
+        decided = await console.post("approvals", {"decisions": [choice(question)]})
+        ended = await running
+        events = (await console.get(f"executions/{ended.execution_id}"))["events"]
+
+    assert seen == {"lowered": (403, 200), "removed": (401, 401), "without keys": (401, 401)}
+    assert (checked.status_code, decided.json()["results"][0]["counts"], till.paid) == (403, True, [5])
+    assert question["expires"] - question["at"] == 60
+    assert [event["by"] for event in events if event["type"] == "decided"] == ["console (acme, ann)"]

@@ -55,10 +55,14 @@ class Viewer:
     """`None` sees every tenant's."""
     roles: frozenset[Role] = _LOOKING
     """`run` cancels, runs again and tries tools, `approve` decides; without these, only look."""
+    person: str = ""
+    """Who has the API key, if the config says that."""
 
     @property
     def name(self) -> str:
-        return "console" if self.tenant is None else f"console ({self.tenant})"
+        """Under which decisions are on record."""
+        parts = ", ".join(part for part in (self.tenant, self.person) if part)
+        return f"console ({parts})" if parts else "console"
 
 
 class _Claims(msgspec.Struct, frozen=True, array_like=True):
@@ -66,7 +70,8 @@ class _Claims(msgspec.Struct, frozen=True, array_like=True):
     may_act: bool
     until: float
     roles: frozenset[Role] = ALL_ROLES
-    """Those who may act had all of them, when cookies did not say."""
+    """Those who may act had all of them, when cookies did not say. A tenant's are those that its key has now."""
+    key_id: str = ""
 
 
 _encode: Final = msgspec.json.Encoder().encode
@@ -106,7 +111,7 @@ class Access:
             raise Refusal(401, "this console has no API keys; open the link that it printed")
         caller = await self._auth.caller({"x-api-key": key})
         admit(request, caller.tenant)
-        return self._cookie(Viewer(tenant=caller.tenant, roles=caller.roles))
+        return self._cookie(Viewer(tenant=caller.tenant, roles=caller.roles), caller.key_id)
 
     async def viewer(self, request: Request) -> Viewer:
         """Sender of a request, which counts towards their rate limits, else `Refusal` 401, 413 or 429."""
@@ -114,7 +119,7 @@ class Access:
         viewer = self._read(cookie) if cookie else None
         if viewer is None and self._auth is not None and {"x-api-key", "authorization"} & {*request.headers}:
             caller = await self._auth.caller(request.headers)
-            viewer = Viewer(tenant=caller.tenant, roles=caller.roles)
+            viewer = _viewer_of(caller)
         if viewer is None:
             raise Refusal(401, "not signed in; open the link that the console printed")
         admit(request, viewer.tenant or _OPERATOR)
@@ -129,8 +134,9 @@ class Access:
             raise Refusal(403, "this console is read-only; start it without --read-only to decide and to run programs")
         return viewer
 
-    def _cookie(self, viewer: Viewer) -> str:
-        return self._signer.sign(_encode(_Claims(viewer.tenant, True, time.time() + COOKIE_SECONDS, viewer.roles)))
+    def _cookie(self, viewer: Viewer, key_id: str = "") -> str:
+        until = time.time() + COOKIE_SECONDS
+        return self._signer.sign(_encode(_Claims(viewer.tenant, True, until, viewer.roles, key_id)))
 
     def _read(self, cookie: str) -> Viewer | None:
         try:
@@ -139,7 +145,15 @@ class Access:
             return None
         if claims.until < time.time():
             return None
+        if claims.tenant is not None:
+            # Not what the cookie says: the key may have lost roles since, or be gone.
+            caller = None if self._auth is None else self._auth.caller_now(claims.tenant, claims.key_id)
+            return None if caller is None else _viewer_of(caller)
         return Viewer(tenant=claims.tenant, roles=claims.roles if claims.may_act and self._may_act else _LOOKING)
+
+
+def _viewer_of(caller: Caller) -> Viewer:
+    return Viewer(tenant=caller.tenant, roles=caller.roles, person=caller.name)
 
 
 def require_visible(viewer: Viewer, history: ExecutionHistory | None, execution_id: str) -> ExecutionHistory:

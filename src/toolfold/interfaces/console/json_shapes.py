@@ -87,6 +87,7 @@ def _event(entry: Entry, *, hidden: bool) -> dict[str, Json] | None:
                 "type": "asked", "id": entry.call_id, "at": entry.at, "tool": facts.get("tool"),
                 "line": facts.get("line", 0), "within": facts.get("within", 0),
                 "preview": "" if hidden else preview(facts.get("arguments", {})),
+                "expires": _expiry(entry),
             }  # fmt: skip
         case Moment(kind="retried"):
             return {
@@ -200,11 +201,17 @@ def of_call(history: ExecutionHistory, call_id: int, *, hidden: bool) -> dict[st
     }
 
 
+def _expiry(question: Moment) -> float | None:
+    """When a call that waits is refused, in seconds since the start of its execution; not always known."""
+    wait_seconds = question.facts.get("wait_seconds")
+    return question.at + wait_seconds if isinstance(wait_seconds, int | float) else None
+
+
 def of_question(question: Moment, *, hidden: bool) -> dict[str, Json]:
     arguments = question.facts.get("arguments", {})
     return {
         "call_id": question.call_id, "tool": question.facts.get("tool", ""), "line": question.facts.get("line", 0),
-        "at": question.at, "arguments": None if hidden else fold_value(arguments),
+        "at": question.at, "expires": _expiry(question), "arguments": None if hidden else fold_value(arguments),
         "digest": arguments_digest(arguments),
     }  # fmt: skip
 

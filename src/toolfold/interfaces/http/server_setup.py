@@ -122,7 +122,9 @@ def settings_of(config: Config, ledger: Ledger) -> Settings:
     options = {_SECONDS.get(name, name): value for name, value in limits.items()}
     return Settings(
         keys={
-            tenant: tuple(ApiKey(secret=entry.key.get_secret_value(), roles=entry.roles) for entry in keys)
+            tenant: tuple(
+                ApiKey(secret=entry.key.get_secret_value(), roles=entry.roles, name=entry.name) for entry in keys
+            )
             for tenant, keys in http.keys.items()
         },
         jwt=_jwt(http, config.folder),

@@ -31,6 +31,8 @@ class ApiKey:
 
     secret: str = field(repr=False)
     roles: frozenset[Role]
+    name: str = ""
+    """Who has it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,5 +1,5 @@
 // The calls of one run: a list that is filtered, sorted and walked through with the keyboard, and one call with what to copy.
-import { bytes, copyButton, fill, h, seconds, toast } from "./dom.js";
+import { bytes, copyButton, fill, h, seconds, toast, waiting } from "./dom.js";
 import { write } from "./json.js";
 import { LongList } from "./lists.js";
 import { value } from "./values.js";
@@ -90,10 +90,9 @@ export class CallList {
 }
 
 // `call` as the API has it, `known` what the events say of it.
-export function drawCall(place, id, call, known) {
-  const { decided } = known ?? {};
-  const notes = [call.from_record && "from the record", call.cached && "cached", call.attempts > 1 && `${call.attempts} attempts`, call.edited && "arguments were edited", call.lost && "too large for the ledger",
-    decided && `${decided.approved ? "approved" : "denied"}${decided.by ? ` by ${decided.by}` : ""}`].filter(Boolean);
+export function drawCall(place, { execution_id: id, began_at: began }, call, known) {
+  const { decided, asking, askedAt, expires } = known ?? {};
+  const notes = [call.from_record && "from the record", call.cached && "cached", call.attempts > 1 && `${call.attempts} attempts`, call.edited && "arguments were edited", call.lost && "too large for the ledger"].filter(Boolean);
   const used = call.used_arguments ?? call.arguments;
   const part = (title, ...body) => h("div", {}, h("div", { class: "muted small" }, title), body);
   fill(place, h("header", {}, h("span", { class: "muted num" }, `#${call.id}`), h("h2", { class: "mono" }, call.tool), h("span", { class: "grow" }),
@@ -104,6 +103,8 @@ export function drawCall(place, id, call, known) {
       call.reply?.json === undefined ? null : copyButton("Copy reply", () => write(call.reply.json, 2), "the reply"),
       call.error ? copyButton("Copy error", call.error, "the error") : null),
     call.hidden ? h("div", { class: "muted" }, "Arguments and replies are hidden by the config.") : null,
+    asking ? part("Approval", waiting(began + askedAt, expires && began + expires), " · ", h("a", { href: "#/inbox" }, "decide in the inbox")) : null,
+    decided ? part("Approval", h("span", { class: decided.approved ? "approved" : "denied" }, [decided.approved ? "approved" : "denied", decided.by && ` by ${decided.by}`, decided.under ? ` with call #${decided.under}` : null, !decided.under && known.decidedAt > askedAt && ` after ${seconds(known.decidedAt - askedAt)}`, decided.reason && `: ${decided.reason}`])) : null,
     part("Arguments", value(used)),
     call.used_arguments ? part("As the program wrote them", value(call.arguments)) : null,
     (known?.retries ?? []).map((one) => part(`Attempt ${one.attempt} at ${seconds(one.at)}, after`, h("pre", { class: "problem" }, one.error))),

@@ -97,6 +97,29 @@ export function seconds(value) {
   return `${Math.floor(whole / 60)} min ${whole % 60} s`;
 }
 
+// How long a call has waited for a person, and when it is refused; the times count on while the page is open.
+export function waiting(since, until) {
+  const element = h("span", { class: "wait num", "data-since": since, "data-until": until ?? null });
+  element.textContent = waitingText(element);
+  return element;
+}
+
+function waitingText(element) {
+  const now = Date.now() / 1000;
+  const { since, until } = element.dataset;
+  if (!until) return `waiting ${roughly(now - since)}`;
+  element.classList.toggle("soon", until - now < Math.max(60, (until - since) / 10));
+  return `waiting ${roughly(now - since)} · ${until > now ? `expires in ${roughly(until - now)}` : "expired"}`;
+}
+
+setInterval(() => { for (const element of document.querySelectorAll(".wait")) element.textContent = waitingText(element); }, 1000);
+
+function roughly(value) {
+  if (value < 60) return `${Math.max(0, Math.floor(value))} s`;
+  if (value < 3600) return `${Math.floor(value / 60)} min`;
+  return `${Math.floor(value / 3600)} h ${Math.floor((value % 3600) / 60)} min`;
+}
+
 export function rounded(value) {
   return Math.round(value).toLocaleString().replace("-", "−");
 }

@@ -1,6 +1,6 @@
 // Every call that waits for a person, grouped by tool; what differs in the arguments is what is shown first.
 import { everything, get, post } from "./api.js";
-import { ago, fill, h, plural, toast } from "./dom.js";
+import { fill, h, plural, toast, waiting } from "./dom.js";
 import { read, write } from "./json.js";
 import { value } from "./values.js";
 
@@ -115,7 +115,7 @@ export async function inbox(main) {
     const args = one.arguments?.json ?? {};
     const button = (text, kind, act) => h("button", { class: `small ${kind}`, type: "button", disabled: !mayAct, onclick: act }, text);
     return h("tr", { class: "ask-row", "data-key": key(one), "aria-selected": String(key(one) === selected), onclick: () => { if (selected !== key(one)) { selected = key(one); draw(); } } },
-      h("td", {}, h("a", { class: "mono", href: `#/runs/${encodeURIComponent(one.execution_id)}` }, one.execution_id.slice(0, 8)), h("div", { class: "muted" }, `${one.interface || "–"} · ${ago(one.began_at + one.at)}`)),
+      h("td", {}, h("a", { class: "mono", href: `#/runs/${encodeURIComponent(one.execution_id)}` }, one.execution_id.slice(0, 8)), h("div", { class: "muted" }, one.interface || "–"), waiting(one.began_at + one.at, one.expires && one.began_at + one.expires)),
       h("td", {}, h("span", { class: "muted num" }, one.line ? `${one.line} ` : ""), h("span", { class: "mono" }, one.program_line)),
       one.arguments?.head !== undefined ? h("td", {}, value(one.arguments)) : differing.map((name) => h("td", { class: "mono", "data-name": name }, cut(args[name]))),
       h("td", { class: "act" }, isReadable || key(one) === selected ? button("Approve", "good", () => decide([one], { approved: true })) : button("Read", "", () => { selected = key(one); draw(); }), " ", button("Edit", "", () => edit(one)), " ", button("Deny", "bad", () => deny([one]))));

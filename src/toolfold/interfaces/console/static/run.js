@@ -50,7 +50,7 @@ export class Story {
         else if (event.at) call.decidedAt = event.at;
       }
       else if (event.type === "replied") Object.assign(this.call(event), event, { asking: false });
-      else if (event.type === "asked") this.call(event).asking = true;
+      else if (event.type === "asked") Object.assign(this.call(event), { asking: true, askedAt: event.at, expires: event.expires });
       else if (event.type === "retried") { const call = this.byId.get(event.id); if (call) (call.retries ??= []).push(event); }
       else if (event.type === "decided") { const call = this.byId.get(event.id); if (call) { call.asking = false; call.decided = event; } }
       else if (event.type === "printed") this.printed.push(event);
@@ -196,7 +196,7 @@ export async function run(main, { id, item, isCurrent }) {
     }
     if (selected !== call || stopped) return;
     detail.dataset.call = call;
-    drawCall(detail, id, found, known);
+    drawCall(detail, execution, found, known);
   }
 
   let frame = 0;

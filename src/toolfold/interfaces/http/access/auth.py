@@ -51,6 +51,10 @@ class Caller(NamedTuple):
 
     tenant: str
     roles: frozenset[Role] = ALL_ROLES
+    name: str = ""
+    """Who has the key."""
+    key_id: str = ""
+    """By which `Authenticator.caller_now` finds the key again; empty for signed tokens."""
 
     def require(self, role: Role) -> None:
         """`Refusal` 403 without the role; every caller may read."""
@@ -75,7 +79,7 @@ class Authenticator:
     def __init__(self, settings: Settings) -> None:
         self._is_open = settings.is_open
         self._keys = [
-            (_digest(key.secret), Caller(tenant, key.roles))
+            (_digest(key.secret), Caller(tenant, key.roles, key.name, _key_id(key.secret)))
             for tenant, keys in settings.keys.items()
             for key in ((ApiKey(secret=keys, roles=ALL_ROLES),) if isinstance(keys, str) else keys)
         ]
@@ -92,6 +96,14 @@ class Authenticator:
         if not caller.tenant:
             raise Refusal(401, "missing or wrong API key", is_contract=False)
         return caller
+
+    def caller_now(self, tenant: str, key_id: str) -> Caller | None:
+        """Who once came with a key, with the roles it has now; `None` if there is no such key any more."""
+        if self._is_open:
+            return Caller(tenant) if tenant == LOCAL else None
+        if not key_id:
+            return Caller(tenant) if self._jwt is not None else None
+        return next((caller for _, caller in self._keys if (caller.tenant, caller.key_id) == (tenant, key_id)), None)
 
     async def tenant(self, headers: Mapping[str, str]) -> str:
         return (await self.caller(headers)).tenant
@@ -208,6 +220,10 @@ def _password(encoded: str) -> str:
 
 def _digest(text: str) -> bytes:
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()
+
+
+def _key_id(secret: str) -> str:
+    return hashlib.sha256(b"toolfold key id" + _digest(secret)).hexdigest()[:32]
 
 
 # ----------------------------------------------------------------------------------------------------
