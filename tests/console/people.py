@@ -256,3 +256,44 @@ headers = {"content-type": "application/json", "x-api-key": "agent-key"}
 with urllib.request.urlopen(urllib.request.Request(sys.argv[1] + "/exec", body, headers)) as answer:
     print(answer.read().decode())
 """
+
+
+def test_a_rejected_run_shows_its_problem_and_nothing_empty(page: Page, own: Rig) -> None:
+    assert own.run("x = 1\nprint(await convrt(text='1'))\n", "rejected.py").wait() == 2
+    page.locator(".run").click()
+
+    expect(page.locator(".problem")).to_have_text("line 2: no tool 'convrt'; did you mean 'convert'?")
+    expect(page.locator(".note").first).to_contain_text("Nothing ran")
+    expect(page.locator(".ln.bad")).to_have_attribute("id", "line-2")
+    expect(page.locator("h2:visible")).to_have_text(["Program"])
+    expect(page.get_by_role("button", name="Rerun with a fix")).to_be_enabled()
+
+
+def test_a_first_start_a_used_link_and_a_console_that_is_gone_say_what_to_do(
+    page: Page, own: Rig, browser: Browser
+) -> None:
+    expect(page.locator(".first li")).to_have_count(3)
+    expect(page.locator(".first")).to_contain_text("toolfold run first.py")
+    stranger = browser.new_page()
+    answer = stranger.goto(f"http://127.0.0.1:{own.port}/login?token=used")
+    assert answer is not None
+    assert (answer.status, answer.headers["content-type"]) == (403, "text/html; charset=utf-8")
+    expect(stranger.locator("h1")).to_have_text("This link was already used")
+    stranger.get_by_role("link", name="open the console").first.click()
+    expect(stranger.locator("h1")).to_have_text("Sign in")
+    stranger.close()
+    page.evaluate("location.hash = '#/runs/0000000000000000'")
+    expect(page.locator("[role=alert]")).to_contain_text("It may have been deleted since")
+    page.get_by_role("link", name="Back to all runs").click()
+    expect(page.locator("h1")).to_have_text("Runs")
+    page.keyboard.press("Home")
+    page.locator(".skip").focus()
+    page.keyboard.press("Enter")
+    expect(page.locator("h1")).to_have_text("Runs")
+
+    own.kill()
+    page.evaluate("location.hash = '#/tools'")
+    expect(page.locator("[role=alert]")).to_contain_text("The console does not answer")
+    own.open()
+    page.get_by_role("button", name="Try again").click()
+    expect(page.locator("h1")).to_have_text("Tools")

@@ -370,7 +370,14 @@ class _Pages:
         app.add_api_route("/", self.page, methods=["GET"], **options)
 
     async def login(self, request: Request, token: str = "") -> Response:
-        cookie = self._access.admit(token)
+        try:
+            cookie = self._access.admit(token)
+        except Refusal:
+            if "text/html" not in request.headers.get("accept", ""):
+                raise
+            page = await self.file("expired.html")
+            page.status_code = 403
+            return page
         response = RedirectResponse(f"{request.scope.get('root_path', '')}/", status_code=303)
         return _with_cookie(response, request, cookie)
 

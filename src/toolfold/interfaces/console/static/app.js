@@ -12,6 +12,7 @@ import { savings } from "./savings.js";
 import { tools } from "./tools.js";
 
 const main = document.getElementById("main");
+const loading = document.getElementById("loading");
 let leave = () => {};
 let turn = 0;
 
@@ -27,6 +28,7 @@ async function show() {
   leave = () => {};
   turn += 1;
   const own = turn;
+  const slow = setTimeout(() => { loading.hidden = own !== turn; }, 300);
   for (const link of document.querySelectorAll("nav a")) {
     if (link.dataset.view === view) link.setAttribute("aria-current", "page"); else link.removeAttribute("aria-current");
   }
@@ -37,13 +39,21 @@ async function show() {
     if (own === turn) leave = left ?? (() => {}); else left?.();
   } catch (error) {
     if (own === turn) failed(error);
+  } finally {
+    clearTimeout(slow);
+    if (own === turn) loading.hidden = true;
   }
 }
 
 function failed(error) {
   if (error instanceof Refused && error.status === 401) { showSignIn(error.message); return; }
-  fill(main, h("div", { class: "panel empty" }, h("b", {}, error instanceof Refused ? error.message : "Something went wrong"),
-    error instanceof Refused ? h("a", { href: "#/runs" }, "Back to all runs") : String(error.message)));
+  const back = h("a", { href: "#/runs" }, "Back to all runs");
+  const again = h("button", { type: "button", onclick: begin }, "Try again");
+  const [title, about, action] = !(error instanceof Refused)
+    ? error instanceof TypeError && /fetch|network|load failed/i.test(error.message) ? ["The console does not answer", "It may have been stopped, or the connection is down. Start it again if it runs on this machine.", again] : ["Something went wrong", String(error.message), again]
+    : error.status === 404 ? ["This is not here", `${error.message}. It may have been deleted since, or you may not see it.`, back]
+      : error.status === 429 ? ["Too many requests", error.message, again] : [error.message, null, back];
+  fill(main, h("div", { class: "panel empty", role: "alert" }, h("b", {}, title), h("div", {}, about), action));
 }
 
 function showSignIn(text) {
@@ -100,5 +110,14 @@ async function begin() {
   show();
 }
 
-window.addEventListener("hashchange", show);
+// What fails while a view is open: a sign-in that has ended, or a reload in the background.
+window.addEventListener("unhandledrejection", (event) => {
+  const { reason } = event;
+  if (!(reason instanceof Refused) && !(reason instanceof TypeError && /fetch|network|load failed/i.test(reason.message))) return;
+  event.preventDefault();
+  if (reason.status === 401) { leave(); leave = () => {}; turn += 1; showSignIn(reason.message); } else toast(reason.message);
+});
+
+// An anchor on the page, such as that of "Skip to content", is no view.
+window.addEventListener("hashchange", () => { if (!location.hash || location.hash.startsWith("#/")) show(); });
 begin();

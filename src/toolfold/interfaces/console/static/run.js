@@ -5,6 +5,7 @@ import { breathe, bytes, copyButton, fill, h, keepFocus, moment, pill, plural, r
 import { files } from "./files.js";
 import { lines } from "./highlight.js";
 import { value } from "./values.js";
+import { NOTHING_RAN } from "./runs.js";
 import { Waterfall } from "./waterfall.js";
 
 const PART = 4000;
@@ -83,27 +84,38 @@ export async function run(main, { id, item, isCurrent }) {
   const legend = h("span", { class: "legend" }, [["--accent", "call"], ["--run", "in flight"], ["--bad", "failed"], ["--warn", "needs approval"], ["--faint", "from the record"], ["", "no reply"]]
     .map(([color, text]) => h("span", {}, h("i", color ? { style: { background: `var(${color})` } } : { class: "hollow" }), text)));
 
-  fill(main, crumbs, facts, problem,
-    h("div", { class: "panel" }, h("header", {}, h("h2", {}, "Calls over time"), count, h("span", { class: "grow" }), legend), fall.element),
-    h("div", { class: "split" },
-      h("div", { class: "stack" },
-        h("div", { class: "panel" }, h("header", {}, h("h2", {}, "Program"), h("span", { class: "muted small" }, `${execution.language === "bash" ? "bash, " : ""}${plural(rows.length, "line")}`), h("span", { class: "grow" }), copyButton("Copy", execution.program, "the program")), h("div", { class: "code-view", tabindex: "0", role: "region", "aria-label": "Program" }, rows)),
-        h("div", { class: "panel" }, h("header", {}, h("h2", {}, "Output")), output)),
-      h("div", { class: "stack" }, detail,
-        list.element, saved)));
+  const overTime = h("div", { class: "panel" }, h("header", {}, h("h2", {}, "Calls over time"), count, h("span", { class: "grow" }), legend), fall.element);
+  const printed = h("div", { class: "panel" }, h("header", {}, h("h2", {}, "Output")), output);
+  const aside = h("div", { class: "stack" }, detail, list.element, saved);
+  const split = h("div", { class: "split" },
+    h("div", { class: "stack" },
+      h("div", { class: "panel" }, h("header", {}, h("h2", {}, "Program"), h("span", { class: "muted small" }, `${execution.language === "bash" ? "bash, " : ""}${plural(rows.length, "line")}`), h("span", { class: "grow" }), copyButton("Copy", execution.program, "the program")), h("div", { class: "code-view", tabindex: "0", role: "region", "aria-label": "Program" }, rows)), printed), aside);
+  fill(main, crumbs, facts, problem, overTime, split);
+
+  // What a run does not have is not shown empty: of a rejected one there is the program and its problem.
+  function hideEmpty() {
+    const nothingRan = NOTHING_RAN.includes(execution.outcome?.status);
+    const noCalls = execution.state === "ended" && !story.calls.length;
+    for (const part of [overTime, list.element]) part.hidden = noCalls;
+    detail.hidden = noCalls && !item;
+    for (const part of [printed, saved]) part.hidden = nothingRan;
+    aside.hidden = nothingRan && detail.hidden;
+    split.classList.toggle("single", aside.hidden);
+  }
 
   async function cancel() {
     try { await post(`executions/${encodeURIComponent(id)}/cancel`, {}); toast("Cancelled"); } catch (error) { toast(error.message); }
   }
 
+  const status = () => execution.outcome?.status ?? "";
+
   function head() {
-    const status = execution.outcome?.status ?? "";
     const missing = execution.missing_tools.length;
     const why = !execution.may_act ? "This console is read-only, or your key may not run programs" : execution.state !== "ended" ? "It has not ended yet" : missing ? `This console does not have ${execution.missing_tools.slice(0, 3).join(", ")}: start it with the program's own config` : "Edit the program and run it again; recorded calls are not repeated";
     const asking = story.calls.filter((call) => call.asking).length;
-    fill(crumbs, h("a", { href: "#/runs" }, "Runs"), h("span", { class: "muted" }, "/"), execution.title ? [h("h1", {}, execution.title), h("span", { class: "mono muted small" }, id)] : h("h1", { class: "mono" }, id), pill({ ...execution, status, waiting: asking && !status ? asking : 0 }),
+    fill(crumbs, h("a", { href: "#/runs" }, "Runs"), h("span", { class: "muted" }, "/"), execution.title ? [h("h1", {}, execution.title), h("span", { class: "mono muted small" }, id)] : h("h1", { class: "mono" }, id), pill({ ...execution, status: status(), waiting: asking && !status() ? asking : 0 }),
       copyButton("Copy id", id, "the id"), h("span", { class: "grow" }),
-      asking && !status ? h("a", { href: "#/inbox" }, `${plural(asking, "call")} in the inbox`) : null,
+      asking && !status() ? h("a", { href: "#/inbox" }, `${plural(asking, "call")} in the inbox`) : null,
       execution.state !== "ended" && execution.may_act ? h("button", { class: "bad", type: "button", onclick: cancel }, "Cancel") : null,
       status === "finished" && execution.may_act && !execution.is_direct && execution.language !== "bash" && story.calls.length ? h("button", { type: "button", id: "save", onclick: () => { location.hash = `#/runs/${encodeURIComponent(id)}/save`; } }, "Save as a tool") : null,
       h("button", { class: "main", type: "button", id: "rerun", disabled: missing || !execution.may_act || execution.state !== "ended", title: why, onclick: () => { location.hash = `#/runs/${encodeURIComponent(id)}/rerun`; } }, "Rerun with a fix"));
@@ -117,6 +129,7 @@ export async function run(main, { id, item, isCurrent }) {
       missing ? h("span", {}, `cannot be rerun here: no ${execution.missing_tools.slice(0, 3).join(", ")}`) : null);
     const fault = execution.outcome?.problem;
     fill(problem, fault ? h("div", { class: "problem" }, fault.line ? h("a", { href: `#line-${fault.line}`, onclick: (event) => { event.preventDefault(); rows[fault.line - 1]?.scrollIntoView({ block: "center" }); } }, `line ${fault.line}`) : null, fault.line ? ": " : null, fault.message) : null,
+      NOTHING_RAN.includes(status()) ? h("div", { class: "note small" }, "Nothing ran: the check found this before the program started, and no tool was called.") : null,
       (execution.outcome?.unmade_calls ?? []).map((call) => h("div", { class: "problem" }, `not made: ${call} was never awaited`)),
       (execution.outcome?.hints ?? []).map((hint) => h("div", { class: "note small" }, hint)));
   }
@@ -213,6 +226,7 @@ export async function run(main, { id, item, isCurrent }) {
     fall.show(story.calls, now, story.marks);
     count.textContent += story.calls.length ? ` · ${plural(fall.lanes, "lane")}` : "";
     list.show(story.calls);
+    hideEmpty();
     program();
     drawOutput();
     head();

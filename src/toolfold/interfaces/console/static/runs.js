@@ -1,6 +1,6 @@
 // All executions, newest first; those that run move by themselves.
 import { everything, get } from "./api.js";
-import { ago, bytes, fill, h, pill, plural, seconds } from "./dom.js";
+import { ago, bytes, copyButton, fill, h, pill, plural, seconds } from "./dom.js";
 import { LongList } from "./lists.js";
 
 const FIELDS = ["q", "status", "interface", "tool", "session", "tenant", "tag", "user", "conversation", "model", "since"];
@@ -9,7 +9,7 @@ const CHIPS = ["tool", "session", "tenant", "tag", "user", "conversation", "mode
 const HINT = "Search everything: words, \"exact words\", tool: status: tenant: since:2d tag: user:";
 const SINCE = { hour: 3600, day: 86400, week: 604800 };
 // As in models.py.
-const NOTHING_RAN = ["rejected"];
+export const NOTHING_RAN = ["rejected"];
 
 export function lanes(row) {
   const svg = h("svg", { class: "mini", viewBox: "0 0 1000 30", preserveAspectRatio: "none", "aria-hidden": "true" });
@@ -121,8 +121,7 @@ export async function runs(main, { query }) {
     list.element.style.setProperty("--rows", `${Math.max(4, rows.length) * 54}px`);
     if (rows.length) { if (!list.element.isConnected) fill(body, h("div", { class: "head" }, heads), list.element); list.show(rows); return; }
     const any = Object.values(wanted).some(Boolean);
-    fill(body, h("div", { class: "empty" }, h("b", {}, any ? "Nothing matches" : "No runs yet"),
-      any ? (wanted.q && !searchesAll ? "This ledger searches titles and first lines; see the documentation on the console." : "Remove a filter, or a word.") : "Run a program with toolfold run, or through any interface that shares this ledger; it appears here at once."));
+    fill(body, any ? h("div", { class: "empty" }, h("b", {}, "Nothing matches"), wanted.q && !searchesAll ? "This ledger searches titles and first lines; see the documentation on the console." : "Remove a filter, or a word.") : firstSteps());
   }
 
   const figures = async () => {
@@ -166,6 +165,17 @@ export async function runs(main, { query }) {
   }, 500);
   await Promise.all([load(), figures()]);
   return () => { stopped = true; everything.removeEventListener("news", news); clearInterval(ticking); clearTimeout(refresh); clearTimeout(again); };
+}
+
+const STEPS = [
+  ["Run a program", "echo 'print(6 * 7)' > first.py && toolfold run first.py", "in the folder of your toolfold.yaml, or in any folder if you have none"],
+  ["Connect your tools", "toolfold init", "writes a toolfold.yaml with the MCP servers of your other clients"],
+  ["Give it to Claude Code", 'claude mcp add toolfold -- "$(command -v toolfold)" mcp', "other clients start the same command"],
+];
+
+function firstSteps() {
+  return h("div", { class: "empty first" }, h("b", {}, "No runs yet"), h("div", {}, "Every program appears here at once, from every interface that shares this console's ledger. To see one:"),
+    h("ol", {}, STEPS.map(([title, command, about]) => h("li", {}, h("div", {}, h("strong", {}, title), h("span", { class: "muted" }, `: ${about}`)), h("div", { class: "row" }, h("code", {}, command), copyButton("Copy", command, "the command"))))));
 }
 
 function drawRow(row) {
