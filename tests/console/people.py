@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from tests.console.browsing import given_browser, given_own, given_page  # noqa: F401
+from tests.console.browsing import NASTY, given_browser, given_own, given_page  # noqa: F401
 from tests.console.rig import Rig, rig
 from tests.ledger.made_up import begun, given, made, outcome
 from toolfold.ledger.sqlite.store import SqliteLedger
@@ -297,3 +297,27 @@ def test_a_first_start_a_used_link_and_a_console_that_is_gone_say_what_to_do(
     own.open()
     page.get_by_role("button", name="Try again").click()
     expect(page.locator("h1")).to_have_text("Tools")
+
+
+def test_a_downloaded_page_opens_from_disk_and_runs_nothing(page: Page, own: Rig) -> None:
+    text = f"# {NASTY}\nprint(await echo(text={NASTY!r}))\nawait convert(text={NASTY!r})\n"
+    assert own.run(text, "nasty.py").wait() == 1
+    page.locator(".run").click()
+    with page.expect_download() as waiting:
+        page.get_by_role("link", name="Download HTML").click()
+    file = own.folder / "run.html"
+    waiting.value.save_as(file)
+    asked: list[str] = []
+    page.context.set_offline(True)
+    page.on("request", lambda request: asked.append(request.url))
+    page.goto(file.as_uri())
+
+    expect(page.locator("h2")).to_have_text(["Calls over time", "Program", "Output", "Errors", "Calls (2)"])
+    expect(page.locator("#call-2")).to_contain_text("could not convert string to float")
+    expect(page.locator("#call-2")).to_have_attribute("open", "")
+    page.locator("#call-1 summary").click()
+    expect(page.locator("#call-1 pre").first).to_contain_text("<img src=x onerror=alert(1)>")
+    color = page.evaluate("getComputedStyle(document.querySelector('rect')).fill")
+
+    assert page.locator("script, img, iframe, [onerror], [onload], [style]").count() == 0
+    assert (asked, color) == ([file.as_uri()], "rgb(74, 91, 212)")

@@ -1,6 +1,7 @@
 """Attacks on the console's API: nothing leaks, nothing counts twice, and each gets one clear answer."""
 
 import asyncio
+import re
 from urllib.parse import quote
 
 import httpx2
@@ -13,7 +14,7 @@ from toolfold.interfaces.console.access import COOKIE, Access
 from toolfold.interfaces.http.access.auth import Authenticator
 from toolfold.interfaces.http.settings import ApiKey, Role, Settings
 from toolfold.ledger.sqlite.store import SqliteLedger
-from toolfold.models import File, Program
+from toolfold.models import File, Problem, Program
 from toolfold.tools.router_steps import Retry, wrappers
 
 AUTH = Authenticator(Settings(keys={"acme": "secret-1", "other": "secret-2"}))
@@ -91,13 +92,14 @@ async def test_a_tenant_sees_its_own_and_nothing_else(runtime: Runtime, ledger: 
         console.client.headers["x-api-key"] = "secret-1"
         rows = (await console.get("executions", tenant="other"))["executions"]
         foreign = [
-            (await console.client.get(f"/api/executions/b{path}")).status_code for path in ("", "/events", "/calls/1")
+            (await console.client.get(f"/api/executions/b{path}")).status_code
+            for path in ("", "/events", "/calls/1", "/download", "/download?format=html")
         ]
         acted = [(await console.post(f"executions/b/{path}", {"text": ""})).status_code for path in ("cancel", "rerun")]
         wrong = await console.client.get("/api/executions", headers={"x-api-key": "guess"})
 
     assert [row["execution_id"] for row in rows] == ["a"]
-    assert (foreign, acted, wrong.status_code) == ([404, 404, 404], [404, 404], 401)
+    assert (foreign, acted, wrong.status_code) == ([404] * 5, [404, 404], 401)
 
 
 async def test_every_answer_forbids_inline_code_and_frames(console: Console, ledger: SqliteLedger) -> None:
@@ -150,7 +152,10 @@ async def test_hidden_arguments_are_in_no_error_text_of_any_route(ledger: Sqlite
         ]
         paths = ["executions", "tools", "approvals", "overview", "savings"]
         for execution_id in (ended.execution_id, direct):
-            paths += [f"executions/{execution_id}{more}" for more in ("", "/calls/1", "/events")]
+            paths += [
+                f"executions/{execution_id}{more}"
+                for more in ("", "/calls/1", "/events", "/download", "/download?format=html")
+            ]
         answers = {path: (await console.client.get(f"/api/{path}")).text for path in paths}
         shown = (await console.get(f"executions/{ended.execution_id}"))["outcome"]
         program = (await console.get(f"executions/{direct}"))["program"]
@@ -287,3 +292,30 @@ async def test_a_key_that_loses_a_role_loses_it_in_browsers_that_are_signed_in(
     assert (checked.status_code, decided.json()["results"][0]["counts"], till.paid) == (403, True, [5])
     assert question["expires"] - question["at"] == 60
     assert [event["by"] for event in events if event["type"] == "decided"] == ["console (acme, ann)"]
+
+
+async def test_a_downloaded_run_is_complete_and_has_no_markup_of_programs(
+    console: Console, ledger: SqliteLedger
+) -> None:
+    hostile = f"</pre></style><svg onload=alert(1)>{NASTY}"
+    arguments = {hostile: hostile, "rows": [1, None]}
+    ledger.begin(begun("a", title=hostile, tags=(hostile,), program=Program(text=f"# {hostile}"), user=hostile))
+    ledger.note("a", made(1, **arguments), given(1, "x" * 300_000, **arguments), made(2))
+    problem = Problem(kind="exception", message=hostile, line=1)
+    ended = outcome("a", status="failed", stdout=hostile, stderr=hostile, value=hostile, problem=problem)
+    await ledger.finish("a", ended, wait=True)
+
+    body = await console.get("executions/a/download")
+    page = await console.client.get("/api/executions/a/download", params={"format": "html"})
+    tags = set(re.findall(r"<(/?[a-zA-Z!]+)", page.text))
+
+    assert [(call["id"], call["arguments"]["json"], call.get("reply")) for call in body["calls"]] == [
+        (1, arguments, {"head": '"' + "x" * 32_767, "bytes": 300_002}),
+        (2, {}, None),
+    ]
+    assert page.headers["content-disposition"] == "attachment; filename*=UTF-8''toolfold-a.html"
+    assert {"script", "img", "iframe", "link", "a"} & tags == set()
+    assert (page.text.count("<svg"), page.text.count("</style>"), "\x1b" in page.text, "\u202e" in page.text) == (
+        0, 1, False, False,
+    )  # fmt: skip
+    assert "default-src 'none'; style-src 'sha256-" in page.text

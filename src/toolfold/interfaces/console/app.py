@@ -337,6 +337,7 @@ def _add_api(app: FastAPI, queries: QueryRoutes, actions: Actions, streams: Even
     add("GET", "/executions/{execution_id}/events", streams.of_execution)
     add("GET", "/executions/{execution_id}/calls/{call_id}", queries.call)
     add("GET", "/executions/{execution_id}/files/{name:path}", queries.file)
+    add("GET", "/executions/{execution_id}/download", queries.download)
     add("GET", "/events", streams.of_all)
     add("GET", "/approvals", queries.approvals)
     add("GET", "/overview", queries.overview)

@@ -1,14 +1,18 @@
-"""JSON of the console's API: executions, events, calls, questions and tools from the ledger. Pure.
+"""JSON of the console's API from the ledger: executions, events, calls, questions and tools; a run as a page. Pure.
 
-Text of programs and tools stays text: nothing here is markup, and whoever shows it must not make it that.
+Text of programs and tools stays text: whoever shows it must not make it markup.
 """
 
 from __future__ import annotations
 
+import base64
+import hashlib
+import html
 import json
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, fields
+from dataclasses import asdict, fields, replace
+from datetime import UTC, datetime
 from itertools import islice
 from typing import Any, Final
 
@@ -26,6 +30,8 @@ _FOLDED_BYTES: Final = 256 * 1024
 _HEAD_CHARACTERS: Final = 32 * 1024
 _TEXT_CHARACTERS: Final = 512 * 1024
 
+_RUN_BYTES: Final = 24 * 1024 * 1024
+_CUT_CHARACTERS: Final = 500
 _PREVIEW_CHARACTERS: Final = 120
 _PREVIEW_ITEMS: Final = 4
 
@@ -201,6 +207,35 @@ def of_call(history: ExecutionHistory, call_id: int, *, hidden: bool) -> dict[st
     }
 
 
+def of_run(history: ExecutionHistory, *, hidden: bool) -> dict[str, Json]:
+    """An execution with all of its calls, for a file; once there is much, of further values only the beginning."""
+    by_call: dict[int, list[Entry]] = {}
+    for entry in history.entries:
+        match entry:
+            case CallEntry():
+                by_call.setdefault(entry.call.id, []).append(entry)
+            case ReplyEntry():
+                by_call.setdefault(entry.record.id, []).append(entry)
+            case DecisionEntry() | Moment(kind="asked"):
+                by_call.setdefault(entry.call_id, []).append(entry)
+    calls: list[dict[str, Json]] = []
+    room = _RUN_BYTES
+    for call_id, entries in by_call.items():
+        body = of_call(replace(history, entries=tuple(entries)), call_id, hidden=hidden)
+        if body is None:
+            continue
+        decisions = [_event(entry, hidden=hidden) for entry in entries if isinstance(entry, DecisionEntry)]
+        body["decision"] = decisions[-1] if decisions else None
+        for name in ("arguments", "used_arguments", "reply"):
+            room -= (folded := body.get(name) or {}).get("bytes", 0) if room > 0 else 0
+            if room <= 0 and "json" in folded:
+                body[name] = {"head": _encode(folded["json"]).decode()[:_CUT_CHARACTERS], "bytes": folded["bytes"]}
+        calls.append(body)
+    calls += [{**lost, "lost": True} for lost in of_lost(history, hidden=hidden)]
+    calls.sort(key=lambda call: call["id"])
+    return {**of_history(history, hidden=hidden), "calls": calls}
+
+
 def _expiry(question: Moment) -> float | None:
     """When a call that waits is refused, in seconds since the start of its execution; not always known."""
     wait_seconds = question.facts.get("wait_seconds")
@@ -287,3 +322,137 @@ def of_tool(spec: ToolSpec, uses: Iterable[tuple[float, ToolUse]], *, hidden: bo
 # Any: figures.
 def _quantile(ordered: list[float], share: float) -> Any:
     return ordered[min(len(ordered) - 1, int(len(ordered) * share))] if ordered else None
+
+
+# ----------------------------------------------------------------------------------------------------
+# One run as an HTML document that opens offline.
+#
+# 1. Text of programs and tools is hostile: all goes through `_text`, and none into a tag, an attribute or a style.
+# 2. The document has no script, and its own policy allows none, nor anything from elsewhere.
+
+_MOST_BARS: Final = 2000
+_BAR: Final = 10
+_WIDTH: Final = 1000
+_UNSHOWN: Final = re.compile("[\x00-\x08\x0b-\x1f\x7f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
+"""Control characters, and those that turn around the text beside them."""
+_STYLE: Final = """
+:root { color-scheme: light dark; } body { font: 14px/1.5 system-ui, sans-serif; max-width: 1100px; margin: 2em auto;
+padding: 0 1em; } pre, code, summary { font-family: ui-monospace, Menlo, Consolas, monospace; font-size: 13px; }
+pre { white-space: pre-wrap; overflow-wrap: anywhere; background: color-mix(in srgb, currentColor 6%, transparent);
+padding: 8px 12px; border-radius: 8px; margin: 4px 0; } h1 { font-size: 1.4em; overflow-wrap: anywhere; }
+h2 { font-size: 1.05em; margin: 1.6em 0 .4em; } dl { display: grid; grid-template-columns: max-content 1fr;
+gap: 2px 18px; } dd { margin: 0; overflow-wrap: anywhere; } details { border-top: 1px solid color-mix(in srgb,
+currentColor 20%, transparent); padding: 4px 0; } summary { cursor: pointer; } .bad { color: #c22; }
+ol.program { padding-left: 4em; } ol.program li { white-space: pre-wrap; overflow-wrap: anywhere; }
+svg { width: 100%; background: color-mix(in srgb, currentColor 6%, transparent); border-radius: 8px; }
+rect { fill: #4a5bd4; } rect.bad { fill: #c22; } .soft { opacity: .75; }
+"""
+_POLICY: Final = (
+    "default-src 'none'; style-src 'sha256-" + base64.b64encode(hashlib.sha256(_STYLE.encode()).digest()).decode() + "'"
+)
+
+
+# Any: JSON, here and below.
+def page_of_run(run: Mapping[str, Any]) -> bytes:
+    """The document of a run with its `calls`, as `of_run` has them."""
+    outcome = run["outcome"] or {}
+    title = run["title"] or run["execution_id"]
+    parts = [
+        '<!doctype html><html lang="en"><head><meta charset="utf-8">',
+        f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">',
+        '<meta name="viewport" content="width=device-width, initial-scale=1">',
+        f"<title>{_text(title)} · toolfold</title><style>{_STYLE}</style></head><body><main><h1>{_text(title)}</h1>",
+        _facts(run, outcome),
+        _problem(outcome),
+        _section("Calls over time", _timeline(run["calls"])),
+        _section("Program", _program(run["program"])),
+        _section("Output", _pre(outcome.get("stdout"))),
+        _section("Errors", _pre(outcome.get("stderr"), "bad")),
+        _section("Value", _value(outcome.get("value"))),
+        _section(f"Calls ({len(run['calls'])})", "".join(map(_call, run["calls"]))),
+        "</main></body></html>\n",
+    ]
+    return "".join(parts).encode(errors="replace")
+
+
+# Any: of any type, shown as text.
+def _text(value: Any) -> str:
+    shown = _UNSHOWN.sub(lambda match: f"\\u{ord(match[0]):04x}", str(value))
+    return html.escape(shown)
+
+
+def _pre(text: str | None, kind: str = "") -> str:
+    return f'<pre class="{kind}">{_text(text)}</pre>' if text else ""
+
+
+def _section(title: str, body: str) -> str:
+    return f"<h2>{title}</h2>{body}" if body else ""
+
+
+def _facts(run: Mapping[str, Any], outcome: Mapping[str, Any]) -> str:
+    began = datetime.fromtimestamp(run["began_at"], UTC).isoformat(sep=" ", timespec="seconds")
+    rows = {
+        "id": run["execution_id"], "status": outcome.get("status", run["state"]), "started": began,
+        "took": f"{outcome['seconds']:.3f} s" if outcome else "", "tags": ", ".join(run["tags"]),
+        **{name: run[name] for name in ("interface", "engine", "session", "tenant", "user", "conversation", "model")},
+    }  # fmt: skip
+    return f"<dl>{''.join(f'<dt>{name}</dt><dd>{_text(value)}</dd>' for name, value in rows.items() if value)}</dl>"
+
+
+def _problem(outcome: Mapping[str, Any]) -> str:
+    problem = outcome.get("problem")
+    if problem is None:
+        return ""
+    line = f"line {problem['line']}: " if problem["line"] else ""
+    return _pre(line + problem["message"], "bad")
+
+
+def _program(text: str) -> str:
+    return f'<ol class="program">{"".join(f"<li><code>{_text(line)}</code></li>" for line in text.splitlines())}</ol>'
+
+
+def _timeline(calls: Iterable[Mapping[str, Any]]) -> str:
+    """Calls in lanes: a call takes the first lane that is free."""
+    bars = [(call["at"], call["seconds"], bool(call["error"])) for call in calls if "seconds" in call][:_MOST_BARS]
+    end = max((at + seconds for at, seconds, _ in bars), default=0.0)
+    if end <= 0:
+        return ""
+    free: list[float] = []
+    rects: list[str] = []
+    for at, seconds, failed in sorted(bars):
+        lane = next((lane for lane, until in enumerate(free) if until <= at), len(free))
+        free[lane : lane + 1] = [at + seconds]
+        x, width = _WIDTH * at / end, max(1.5, _WIDTH * seconds / end)
+        kind = ' class="bad"' if failed else ""
+        rects.append(f'<rect{kind} x="{x:.2f}" y="{lane * _BAR + 1}" width="{width:.2f}" height="{_BAR - 2}"/>')
+    height = len(free) * _BAR
+    box = f'viewBox="0 0 {_WIDTH} {height}" height="{height * 1.4:.0f}" preserveAspectRatio="none"'
+    return f'<svg {box} role="img" aria-label="Calls over time">{"".join(rects)}</svg><div>0 to {end:.3f} s</div>'
+
+
+def _call(call: Mapping[str, Any]) -> str:
+    took = f"{call['seconds']:.3f} s" if "seconds" in call else "no reply"
+    head = f"#{call['id']} {call['tool']} · line {call['line']} · {took}"
+    error = call.get("error")
+    decision = call.get("decision")
+    said = ""
+    if decision is not None:
+        by = f" by {decision['by']}" if decision["by"] else ""
+        reason = f": {decision['reason']}" if decision["reason"] else ""
+        said = f"<div>{_text(('approved' if decision['approved'] else 'denied') + by + reason)}</div>"
+    kind, is_open = (' class="bad"', " open") if error else ("", "")
+    hidden = "<div>Arguments and replies are hidden by the config.</div>" if call.get("hidden") else ""
+    return (
+        f'<details id="call-{int(call["id"])}"{is_open}><summary{kind}>{_text(head)}</summary>{said}{hidden}'
+        f"{_value(call.get('used_arguments') or call.get('arguments'))}{_pre(error, 'bad')}"
+        f"{'' if error else _value(call.get('reply'))}</details>"
+    )
+
+
+def _value(folded: Mapping[str, Any] | None) -> str:
+    if folded is None:
+        return ""
+    if "head" in folded:
+        cut = f'<div class="soft">{folded["bytes"]} bytes; only the beginning is here</div>'
+        return cut + _pre(folded["head"])
+    return _pre(msgspec.json.format(_encode(folded["json"]), indent=2).decode())

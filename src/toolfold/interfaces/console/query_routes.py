@@ -132,6 +132,16 @@ class QueryRoutes(Routes):
         headers = {"Content-Disposition": f"{kind}; filename*=UTF-8''{quote(match.name.rsplit('/', 1)[-1])}"}
         return Response(match.data, media_type=media_type, headers=headers)
 
+    async def download(self, request: Request, execution_id: str, format: Literal["json", "html"] = "json") -> Response:
+        """A run with its calls as a file: JSON, or an HTML page that opens offline and holds no scripts."""
+        history = await self.history(await self._access.viewer(request), execution_id)
+        run = await asyncio.to_thread(json_shapes.of_run, history, hidden=self._is_hidden)
+        disposition = f"attachment; filename*=UTF-8''{quote(f'toolfold-{execution_id}.{format}', safe='')}"
+        if format == "json":
+            return json_response(200, run, {"Content-Disposition": disposition})
+        body = await asyncio.to_thread(json_shapes.page_of_run, run)
+        return Response(body, media_type="text/html", headers={"Content-Disposition": disposition})
+
     async def approvals(self, request: Request) -> Response:
         """Every call that waits for a person, the oldest first."""
         viewer = await self._access.viewer(request)

@@ -114,7 +114,7 @@ export async function run(main, { id, item, isCurrent }) {
     const why = !execution.may_act ? "This console is read-only, or your key may not run programs" : execution.state !== "ended" ? "It has not ended yet" : missing ? `This console does not have ${execution.missing_tools.slice(0, 3).join(", ")}: start it with the program's own config` : "Edit the program and run it again; recorded calls are not repeated";
     const asking = story.calls.filter((call) => call.asking).length;
     fill(crumbs, h("a", { href: "#/runs" }, "Runs"), h("span", { class: "muted" }, "/"), execution.title ? [h("h1", {}, execution.title), h("span", { class: "mono muted small" }, id)] : h("h1", { class: "mono" }, id), pill({ ...execution, status: status(), waiting: asking && !status() ? asking : 0 }),
-      copyButton("Copy id", id, "the id"), h("span", { class: "grow" }),
+      copyButton("Copy id", id, "the id"), ["html", "json"].map((kind) => h("a", { class: "small", href: `api/executions/${encodeURIComponent(id)}/download?format=${kind}`, download: "" }, `Download ${kind.toUpperCase()}`)), h("span", { class: "grow" }),
       asking && !status() ? h("a", { href: "#/inbox" }, `${plural(asking, "call")} in the inbox`) : null,
       execution.state !== "ended" && execution.may_act ? h("button", { class: "bad", type: "button", onclick: cancel }, "Cancel") : null,
       status === "finished" && execution.may_act && !execution.is_direct && execution.language !== "bash" && story.calls.length ? h("button", { type: "button", id: "save", onclick: () => { location.hash = `#/runs/${encodeURIComponent(id)}/save`; } }, "Save as a tool") : null,
