@@ -325,6 +325,9 @@ bench.search: $(stamp)
 	@sh tests/clients/fetch.sh build/clients/github @octokit/openapi@23.0.2 || true
 	@$(python) -m bench.search $(ARGS)
 
+bench.saved: $(stamp)
+	@$(python) -m bench.saved
+
 bench.start: $(stamp)
 	@$(python) -m bench.start $(ARGS)
 

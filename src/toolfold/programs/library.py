@@ -12,7 +12,7 @@ import logging
 import os
 import re
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
 
@@ -21,6 +21,7 @@ import msgspec
 from toolfold.errors import UsageError
 from toolfold.models import ToolSpec
 from toolfold.programs.saved_program import ProgramRecord, SavedProgram, check_name, fingerprint, hash_of
+from toolfold.sources.saved_programs import SOURCE
 
 if TYPE_CHECKING:
     from toolfold.tools.catalog import Catalog
@@ -143,14 +144,17 @@ class ProgramFolders:
                     return False
             return True
 
+        tools = {name: program.as_tool() for name, program in programs.items()}
+        known = {**{name: tool.spec for name, tool in tools.items()}, **specs}
+        schemas: dict[str, str] = {}
         for program in programs.values():
-            problems = self.problems(program, specs.values())
+            problems = self._problems(program, known, schemas)
             if program.name in taken:
                 problems = [f"a tool is called {program.name!r}, too; rename the file"]
             if problems:
                 self._warn(program, problems)
             if program.name not in taken and can_run(program) and not (problems and self._withholds):
-                yield program.as_tool()
+                yield tools[program.name]
 
     def with_mentioned(self, text: str, tenant: str = "") -> str:
         """A text, followed by those of the saved programs that it mentions: all that may call a tool."""
@@ -162,15 +166,20 @@ class ProgramFolders:
 
     def problems(self, program: SavedProgram, specs: Iterable[ToolSpec]) -> list[str]:
         """Why nothing proves the program any more, as far as its header tells."""
-        now = {spec.name: spec for spec in specs}
-        names = {other.name for other in self.programs()}
+        return self._problems(program, {spec.name: spec for spec in specs}, {})
+
+    def _problems(self, program: SavedProgram, specs: Mapping[str, ToolSpec], schemas: dict[str, str]) -> list[str]:
+        """`schemas` has the hashes that are known so far: many programs call the same tools."""
         rerecord = f"'toolfold programs test {program.name} --rerecord' proves it anew"
         problems = [f"it was edited since its record; {rerecord}"] if program.is_edited else []
         for name, known in program.tools.items():
-            if name in now and fingerprint(now[name]).schema != known.schema and now[name].source != "program":
-                problems.append(f"the schema of {name!r} has changed since its record; {rerecord}")
-            elif name not in now and name not in names:
+            spec = specs.get(name)
+            if spec is None:
                 problems.append(f"its tool {name!r} is not there; connect its server, or save the program anew")
+            elif spec.source != SOURCE:
+                schema = schemas.get(name) or schemas.setdefault(name, fingerprint(spec).schema)
+                if schema != known.schema:
+                    problems.append(f"the schema of {name!r} has changed since its record; {rerecord}")
         return problems
 
     def _warn(self, program: SavedProgram, problems: Sequence[str]) -> None:

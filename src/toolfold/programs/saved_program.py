@@ -22,7 +22,7 @@ from toolfold.tools.tool import ProgramNeeds, Tool
 from toolfold_guest.shared.reserved_names import RESERVED
 
 _FIRST_LINE: Final = "# A saved program of toolfold; 'toolfold programs --help' says what to do with it."
-_LINE: Final = re.compile(r"# (\w+): (.*)")
+_LINE: Final = re.compile(r"^# (\w+): (.*)$", re.MULTILINE)
 _NAME: Final = re.compile(r"[a-z_][a-z0-9_]{0,63}")
 _MOST_BYTES: Final = 1024 * 1024
 
@@ -105,28 +105,29 @@ class SavedProgram(msgspec.Struct, frozen=True, kw_only=True):
         Raises:
             UsageError: It has no header, or not this one.
         """
-        lines, values = content.replace("\r\n", "\n").split("\n"), {}
-        for count, line in enumerate(lines):
-            match = _LINE.fullmatch(line)
-            if match is None and count:
-                break
-            if match is not None and match[1] in _HEADER:
-                try:
-                    values[match[1]] = json.loads(match[2])
-                except ValueError:
-                    raise UsageError(
-                        f"saved program {name!r}: line {count + 1} is not JSON after {match[1]!r}"
-                    ) from None
-        text = "\n".join(lines[count + 1 :] if not lines[count] else lines[count:])
+        head, _, text = content.replace("\r\n", "\n").partition("\n\n")
+        fields = [f'"{match[1]}":{match[2]}' for match in _LINE.finditer(head) if match[1] in _HEADER]
         try:
-            return msgspec.convert({**values, "name": name, "text": text}, SavedProgram)
-        except msgspec.ValidationError as error:
+            header = msgspec.json.decode(f"{{{','.join(fields)}}}", type=_Header)
+        except msgspec.DecodeError as error:
             raise UsageError(f"saved program {name!r} has a header that cannot be read: {error}") from error
+        values = {field: getattr(header, field) for field in _HEADER}
+        return SavedProgram(name=name, text=text, **values)
 
 
-_HEADER: Final = (
-    "description", "version", "parameters", "returns", "tools", "presets", "libraries", "record", "proof",
-)  # fmt: skip
+class _Header(msgspec.Struct, frozen=True, kw_only=True):
+    description: str = ""
+    version: int = 1
+    parameters: Mapping[str, Json]
+    returns: Mapping[str, Json] | None = None
+    tools: Mapping[str, ToolFingerprint]
+    presets: tuple[str, ...] = ()
+    libraries: LibrarySet = "bare"
+    record: str = ""
+    proof: str = ""
+
+
+_HEADER: Final = _Header.__struct_fields__
 
 
 class RecordedCall(msgspec.Struct, frozen=True, omit_defaults=True):
