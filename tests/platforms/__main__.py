@@ -50,10 +50,9 @@ def main(arguments: list[str]) -> int:
         print(f"platform {platform}", flush=True)
         suites = () if any(word.startswith("tests/") for word in rest) else PART if is_part else SUITES
         command = [python, "-m", "pytest", "-q", "-n0", "-p", "no:cacheprovider", *left_out, *suites, *rest]
-        worst = max(
-            worst,
-            subprocess.run(command, env={**environment, "TOOLFOLD_TEST_PLATFORM": platform}, check=False).returncode,
-        )
+        path = os.pathsep.join([str(python.parent), os.environ["PATH"]])
+        own = {**environment, "TOOLFOLD_TEST_PLATFORM": platform, "PATH": path}
+        worst = max(worst, subprocess.run(command, env=own, check=False).returncode)
     return worst
 
 

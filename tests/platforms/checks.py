@@ -114,7 +114,10 @@ if PLATFORM == "win32":
     @pytest.mark.parametrize(
         ("arguments", "line"),
         [
-            (["run", "-c", "1", "--detach"], "toolfold: --detach is not available on Windows; leave it out\n"),
+            (
+                ["run", "-c", "1", "--detach", "--ledger", "l.db"],
+                "toolfold: --detach is not available on Windows; leave it out\n",
+            ),
             (
                 ["mcp", "--http", "0"],
                 "toolfold: toolfold does not listen on Windows; use stdio, or run it in WSL or a container\n",
@@ -125,6 +128,7 @@ if PLATFORM == "win32":
         arguments: list[str], line: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.chdir(tmp_path)
+        Path("toolfold.yaml").write_text("ledger: {where: memory}\n")
 
         done = command(*arguments)
 

@@ -34,6 +34,15 @@ faked.install({platform!r}, json.loads({missing!r}))
 """
 
 
+_TASKKILL = """\
+#!/bin/sh
+# taskkill /F /T /PID NUMBER
+end() { for child in $(cat "/proc/$1/task/$1/children"); do end "$child"; done; kill -9 "$1"; }
+end "$4"
+"""
+"""The command of Windows that ends a process and all below it."""
+
+
 def make_environment(folder: Path, platform: str) -> Path:
     """Its interpreter; it has all packages of this environment."""
     venv.create(folder, with_pip=False, symlinks=True)
@@ -43,6 +52,10 @@ def make_environment(folder: Path, platform: str) -> Path:
     missing = json.dumps({name: missing_names(name, platform) for name in MODULES})
     file = str(Path(__file__).with_name("faked.py"))
     (packages / "sitecustomize.py").write_text(_START.format(file=file, platform=platform, missing=missing))
+    if platform == "win32":
+        command = folder / "bin" / "taskkill"
+        command.write_text(_TASKKILL)
+        command.chmod(0o755)
     return folder / "bin" / "python"
 
 
