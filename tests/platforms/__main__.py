@@ -23,7 +23,8 @@ SUITES = (
 LINUX_ONLY = {
     "the process engine": (
         "interfaces/cli/test_ahead.py", "interfaces/cli/test_doctor.py", "interfaces/mcp/test_bash.py",
-        "test_runtime.py::test_a_program_runs_to_its_end", "test_runtime.py::test_a_program_with_threads_pauses_too",
+        "test_runtime.py::test_a_program_runs_to_its_end", "test_durability.py::test_a_program_with_threads",
+        "test_runtime.py::test_a_program_with_threads_pauses_too",
         "interfaces/cli/test_run.py::test_where_user_namespaces_are_denied",
         "interfaces/cli/test_run.py::test_a_figure_saved_in_the_data_folder_comes_out_as_a_picture",
     ),

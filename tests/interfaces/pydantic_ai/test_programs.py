@@ -431,8 +431,8 @@ async def test_an_application_finds_the_account_of_a_program_in_the_metadata(
 
     account = result.all_messages()[2].parts[0].metadata["toolfold"]
     assert {key: account[key] for key in ("engine", "isolation", "calls", "files", "hints")} == {
-        "engine": "process",
-        "isolation": "namespace",
+        "engine": engine.name,
+        "isolation": engine.isolation,
         "calls": [{"tool": "list_people", "error": None}],
         "files": [],
         "hints": ["one call only: a direct call of 'list_people' would do"],
