@@ -273,6 +273,9 @@ test.wasm: $(stamp)
 	  tests/engines/wasm/worker_checks.py tests/engines/wasm/engine_checks.py tests/contracts/test_engine_contract.py \
 	  tests/test_programs.py tests/test_accents.py $(ARGS)
 
+test.wasm-escapes: $(stamp)
+	@$(wasm_cache) PYTHONPATH=src:. $(python) -m tests.again -q -n0 tests/engines/wasm/escape_checks.py $(ARGS)
+
 # `make bench NAME=...`
 
 bench.bridge: $(stamp)

@@ -7,15 +7,14 @@ import os
 import time
 
 from tests.escapes_support.seen import BLOB, Seen, descendants, open_descriptors
-from toolfold.engines.base import Called, Died, Ended, Order, Printed, ReplayTape, Waiting
-from toolfold.engines.process import ProcessEngine
+from toolfold.engines.base import Called, Died, Ended, Engine, Order, Printed, ReplayTape, Waiting
 from toolfold.models import Problem, Reply
 
 _STUCK_AFTER_SECONDS = 60.0
 _GONE_WITHIN_SECONDS = 30.0
 
 
-async def run_on_engine(engine: ProcessEngine, order: Order) -> Seen:
+async def run_on_engine(engine: Engine, order: Order) -> Seen:
     """The program, to its end or to the wall clock."""
     seen = Seen()
     before, processes = open_descriptors(), descendants(os.getpid())
@@ -30,7 +29,7 @@ async def run_on_engine(engine: ProcessEngine, order: Order) -> Seen:
     return seen
 
 
-async def _follow(engine: ProcessEngine, order: Order, seen: Seen, before: int) -> None:
+async def _follow(engine: Engine, order: Order, seen: Seen, before: int) -> None:
     loop = asyncio.get_running_loop()
     async with engine.open(order) as run:
         inside = open_descriptors()

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from toolfold.engines.base import Called, Ended, Event, Printed, ReplayTape, Waiting
 from toolfold.errors import UsageError
-from toolfold.models import OWN_SETS, Call, Problem, ProblemKind, Reply, Status
+from toolfold.models import MIB, OWN_SETS, Call, Problem, ProblemKind, Reply, Status
 from toolfold.prompts.python_stubs import words_for
 from toolfold.protocol.codec import (
     CallsFrame,
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from toolfold.engines.base import Order
-    from toolfold.models import File, ToolSpec
+    from toolfold.models import File, Limits, ToolSpec
 
 
 def first_frames(order: Order, *, has_files: bool, is_prepared: bool) -> bytes:
@@ -247,6 +247,11 @@ class Replies:
             self._write(batch[0] if len(batch) == 1 else b"".join(batch))
 
 
+def most_unread_bytes(limits: Limits) -> int:
+    """How much may wait for a program that does not read."""
+    return 64 * MIB + limits.reply_bytes + limits.data_bytes
+
+
 # ----------------------------------------------------------------------------------------------------
 # Files of a program.
 
@@ -259,9 +264,13 @@ def mime_of(name: str, data: bytes) -> str:
     return "application/octet-stream" if b"\0" in data[:1024] else "text/plain"
 
 
+def stays_in_folder(name: str) -> bool:
+    """Whether it is a plain relative name."""
+    return "\0" not in name and {"", ".", ".."}.isdisjoint(name.split("/"))
+
+
 def checked_names(files: Iterable[File]) -> None:
     """Refuse names that would leave the data folder, before a guest sees them."""
     for file in files:
-        parts = file.name.split("/")
-        if not file.name or file.name.startswith("/") or "\0" in file.name or any(p in ("", ".", "..") for p in parts):
+        if not stays_in_folder(file.name):
             raise UsageError(f"file name {file.name!r} does not stay in the data folder; give a plain relative name")

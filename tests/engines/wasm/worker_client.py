@@ -19,7 +19,10 @@ ROOT = Path(__file__).parents[3]
 OPEN, FRAMES, FINISH, STOP = 1, 2, 3, 4
 READY, GUEST_FRAMES, DIED, FILES = 129, 130, 131, 132
 MIB = 1 << 20
-LIMITS = {"memory_bytes": 256 * MIB, "cpu_seconds": 20, "data_bytes": 8 * MIB, "data_files": 50, "keep": False}
+LIMITS = {
+    "memory_bytes": 256 * MIB, "cpu_seconds": 20, "data_bytes": 8 * MIB, "data_files": 50, "keep": False,
+    "unread_bytes": 64 * MIB,
+}  # fmt: skip
 ECHO = ToolSpec(
     name="echo", python_name="echo", description="",
     input_schema={"type": "object", "properties": {"value": {}}, "required": ["value"]},

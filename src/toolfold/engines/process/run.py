@@ -15,7 +15,7 @@ from collections import deque
 from typing import TYPE_CHECKING, Final, Literal
 
 from toolfold.engines.base import Called, Died, Ended, Event, Order, Waiting
-from toolfold.engines.guest_frames import Replies, checked_names, events_in, first_frames, printed_in
+from toolfold.engines.guest_frames import Replies, checked_names, events_in, first_frames, most_unread_bytes, printed_in
 from toolfold.engines.process.guest import Hold
 from toolfold.engines.process.optimizations import LookAhead
 from toolfold.errors import EngineCrashed, EngineError
@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     from toolfold.engines.process.resource_watch import TreeWatch
 
 
-UNREAD_REPLIES_BYTES: Final = 64 * 1024 * 1024
 LAST_WORDS_SECONDS: Final = 0.1
 """How long a program that is stopped has to hand over what it printed."""
 HANG_UP_SECONDS: Final = 0.5
@@ -82,8 +81,7 @@ class ProcessRun:
             await lease.until_ready()
         sock, limits = lease.guest.sock, order.limits
         # All anew with each try: bytes of a guest that is gone must not be read as those of the next.
-        most = UNREAD_REPLIES_BYTES + limits.reply_bytes + limits.data_bytes
-        self._connection = GuestConnection(sock, lease.pool.buffer, most)
+        self._connection = GuestConnection(sock, lease.pool.buffer, most_unread_bytes(limits))
         # At once: a guest that finds its program waiting when it is born loses no time with a rehearsal, and while
         # one that waited begins, there is time for the rest.
         if not lease.is_started:

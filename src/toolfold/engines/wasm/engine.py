@@ -24,7 +24,16 @@ from toolfold.engines.base import (
     Order,
     Waiting,
 )
-from toolfold.engines.guest_frames import Replies, checked_names, events_in, first_frames, mime_of, printed_in
+from toolfold.engines.guest_frames import (
+    Replies,
+    checked_names,
+    events_in,
+    first_frames,
+    mime_of,
+    most_unread_bytes,
+    printed_in,
+    stays_in_folder,
+)
 from toolfold.engines.wasm import messages
 from toolfold.engines.wasm.worker_pool import Slot, WorkerPool
 from toolfold.errors import EngineUnavailable, UsageError, install_extra
@@ -190,7 +199,7 @@ class WasmRun:
         limits = order.limits
         self._slot.send(messages.OPEN, json.dumps({
             "memory_bytes": limits.memory_bytes, "cpu_seconds": limits.cpu_seconds, "data_bytes": limits.data_bytes,
-            "data_files": limits.data_files, "keep": bool(order.session),
+            "data_files": limits.data_files, "keep": bool(order.session), "unread_bytes": most_unread_bytes(limits),
         }).encode())  # fmt: skip
         self._write(first_frames(order, has_files=self._slot.is_kept, is_prepared=False))
         return self
@@ -297,6 +306,9 @@ class WasmRun:
         if report["reason"] == "memory":
             message = f"the program used more than its {limits.memory_bytes >> 20} MiB of memory"
             return Ended(status="limit", problem=Problem(kind="memory", message=message))
+        if report["reason"] == "unread":
+            problem = Problem(kind="protocol", message="the program does not read its replies")
+            return Ended(status="limit", problem=problem)
         if report["reason"] in ("trap", "exit"):
             message = "the program crashed the interpreter" if report["reason"] == "trap" else (
                 "the program left the interpreter before it came to its end"
@@ -358,12 +370,11 @@ class WasmRun:
             return Died("the worker of the sandbox is gone, and the program's files with it")
         initial_files = {file.name: file.data for file in self._order.files}
         # Files are named by a guest, too.
-        names = [name for name in sorted(contents) if is_text(name)]
+        names = [name for name in sorted(contents) if is_text(name) and stays_in_folder(name)]
         files = [
             File(name=name, data=contents[name], mime=mime_of(name, contents[name]))
             for name in names
             if initial_files.get(name) != contents[name]
         ]
-        checked_names(files)
         had, self._slot.files = self._had, frozenset(names)
         return replace(ended, files=tuple(files), deleted=frozenset(had - contents.keys()))

@@ -88,6 +88,18 @@ class FileNode:
         return tuple(way)
 
 
+class NullFile(FileNode):
+    """`/dev/null`: takes all and keeps nothing."""
+
+    __slots__ = ()
+
+    def __init__(self) -> None:
+        super().__init__(b"", quota=FileQuota(0, 0))
+
+    def resize(self, size: int) -> None:
+        return
+
+
 class Mount(NamedTuple):
     """Where a guest finds a node."""
 

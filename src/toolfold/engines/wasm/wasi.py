@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
-from toolfold.engines.wasm.memory_files import READ_ONLY, FileNode, FileQuota, Mount, WasiError, walk_tree
+from toolfold.engines.wasm.memory_files import READ_ONLY, FileNode, FileQuota, Mount, NullFile, WasiError, walk_tree
 
 SUCCESS, BAD_FD, EXISTS, FAULT, INVALID, IS_FOLDER, TOO_MANY_FILES, NAME_TOO_LONG = 0, 8, 20, 21, 28, 31, 33, 37
 NOT_FOUND, NOT_FOLDER, NOT_EMPTY, NOT_SOCKET, REFUSED, OTHER_DEVICE = 44, 54, 55, 57, 63, 75
@@ -122,6 +122,7 @@ class Wasi:
         folders = [*mounts, Mount("/tmp", temp), Mount("/mnt/data", self.data)]
         files = [Mount(f"/dev/{name}", node) for name, node in zip(("stdin", "stdout", "stderr"), streams, strict=True)]
         above = {path: root.place(path, node) for path, node in (*folders, *files)}
+        root.place("/dev/null", NullFile())
         descriptors = [*map(_Descriptor, streams)]
         descriptors += [_Descriptor(node, name=path.encode(), above=above[path]) for path, node in folders]
         descriptors.append(_Descriptor(root, name=b"/", above=(root,)))
@@ -389,6 +390,8 @@ class Wasi:
     def _write(self, node: FileNode, position: int, pieces: list[memoryview]) -> int:
         size = sum(map(len, pieces))
         end = position + size
+        if type(node) is NullFile:
+            return size
         if size and end > node.size:
             if position == node.size and node.quota is not None:  # the usual case, without a detour through zeros
                 node.quota.take(size)
@@ -578,13 +581,7 @@ class Wasi:
     @staticmethod
     def _is_below(folder: FileNode, top: FileNode) -> bool:
         """Whether a folder lies in another; a descriptor may lead into it without passing the other."""
-        waiting = [top]
-        while waiting:
-            node = waiting.pop()
-            if node is folder:
-                return True
-            waiting += [child for child in (node.children or {}).values() if child.data is None]
-        return False
+        return folder is top or any(node is folder for _, node in walk_tree(top))
 
     def path_link(self, *_: int) -> int:
         return REFUSED

@@ -45,7 +45,8 @@ from toolfold.engines.wasm.messages import (
 
 GUEST_FRAMES: Final = 130
 """What the guest sends, as it is."""
-FOR_EVER: Final = 0xFFFFFFFF
+FOR_EVER, CPU_TIME = 0xFFFFFFFF, 0xFFFFFFFD
+"""A wait without an end; and none, but a question for the CPU time."""
 _READ_BYTES: Final = 1 << 16
 _MOST_REPLY_BYTES: Final = 1 << 20
 """Of one exchange; the rest comes with the next."""
@@ -120,7 +121,7 @@ class Link:
     def __init__(self, source: _Bytes) -> None:
         self._source = source
         self._rest = bytearray()
-        self._messages: deque[Message] = deque()
+        self.messages: deque[Message] = deque()
         self.must_stop = False
         """There is an order that a guest has to be interrupted for, or there will be none: the host is gone."""
         self.is_closed = False
@@ -133,7 +134,7 @@ class Link:
 
     def receive(self, seconds: float | None = None) -> Message | None:
         """The next message; `None` if none came in time, or none will."""
-        messages = self._messages
+        messages = self.messages
         if not messages and not self.is_closed:
             if seconds is None or seconds == 0:
                 while self._read(seconds) and not messages:
@@ -176,7 +177,7 @@ class Link:
         return True
 
     def _add(self, kind: int, body: bytes) -> None:
-        self._messages.append(Message(kind, body))
+        self.messages.append(Message(kind, body))
         if kind in (STOP, FINISH):
             self.must_stop = True
 
@@ -194,6 +195,7 @@ class Slot:
         self._is_finished = False
         self._cpu_limit_ns = 0
         self._cpu_start_ns = 0
+        self._most_unread = 0
         self._instance: Instance | None = None
 
     def serve(self) -> None:
@@ -249,10 +251,13 @@ class Slot:
         assert instance is not None
         if message.kind == FRAMES:
             self._frames.append(message.body)
+            if may_keep:
+                self._check_unread()
         elif message.kind == OPEN:
             limits: dict[str, Any] = json.loads(message.body)
             instance.limit_memory(min(self._snapshot.size + limits["memory_bytes"], 1 << 32))
             instance.files.limit(limits["data_bytes"], limits["data_files"])
+            self._most_unread = limits["unread_bytes"]
             self._cpu_limit_ns = int(limits["cpu_seconds"] * 1e9)
             self._cpu_start_ns = time.thread_time_ns()
             self._machine.set_active(self, is_active=True)
@@ -273,6 +278,8 @@ class Slot:
 
     def _exchange(self, wait: int, frames: bytes) -> bytes:
         link, waiting = self._link, self._frames
+        if wait == CPU_TIME:
+            return self._cpu_ns().to_bytes(8, "little")
         if frames:
             link.send(GUEST_FRAMES, frames)
         if not waiting:
@@ -311,6 +318,12 @@ class Slot:
         while self._link.must_stop:
             self._obey(self._next_message())
 
+    def _check_unread(self) -> None:
+        """What the host sends must not gather here, for a guest that does not take it."""
+        unread = sum(map(len, self._frames)) + sum(len(message.body) for message in self._link.messages)
+        if unread > self._most_unread:
+            raise Interrupted("unread")
+
     def _cpu_ns(self) -> int:
         return time.thread_time_ns() - self._cpu_start_ns
 
@@ -319,6 +332,7 @@ class Slot:
             raise Interrupted("cpu", f"the program used its {self._cpu_limit_ns / 1e9:g} seconds of processor time")
         self._link.look()
         self._heed_orders()
+        self._check_unread()
 
 
 def confine() -> list[str]:

@@ -111,6 +111,7 @@ class SocketSlot(Slot):
         self._sock = sock
         self._loop = asyncio.get_running_loop()
         self._unsent: deque[memoryview] = deque()
+        self._unsent_bytes = 0
         sock.setblocking(False)
         self._loop.add_reader(sock.fileno(), self._readable)
 
@@ -136,6 +137,10 @@ class SocketSlot(Slot):
     def _write(self, data: bytes) -> None:
         if self._unsent:
             self._unsent.append(memoryview(data))
+            self._unsent_bytes += len(data)
+            # A worker reads whatever its program does; this one is no longer what it was.
+            if self._unsent_bytes > _MAX_BODY_BYTES:
+                self.discard()
             return
         try:
             sent = self._sock.send(data)
@@ -150,6 +155,7 @@ class SocketSlot(Slot):
     def _writable(self) -> None:
         while self._unsent:
             data = self._unsent.popleft()
+            self._unsent_bytes = max(0, self._unsent_bytes - len(data))
             try:
                 sent = self._sock.send(data)
             except (BlockingIOError, InterruptedError):
