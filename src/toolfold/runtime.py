@@ -7,6 +7,7 @@ start, resume and end it. What an execution consists of is in `toolfold.executio
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import os
 import secrets
 from collections.abc import AsyncGenerator, Callable, Collection, Iterable, Mapping, Sequence
@@ -221,6 +222,10 @@ class Runtime(fork_safety.ProcessOwned):
         """Tools that programs may call."""
         return self._planner.offer.specs
 
+    def tools_of(self, tenant: str, *, hidden: Collection[str] = ()) -> tuple[ToolSpec, ...]:
+        """Tools that the programs of a tenant may call, its own saved programs among them."""
+        return self._planner_of(tenant).offer.granted((), hidden)
+
     @property
     def catalog(self) -> RuntimeTools:
         """The tools of the next execution, for interfaces: direct ones, the router, the search, what was learned."""
@@ -405,7 +410,11 @@ class Runtime(fork_safety.ProcessOwned):
         plan = await planner.plan(text, request)  # program text -> check
         if isinstance(plan, Outcome):
             return plan  # rejected: nothing ran
-        return await self._open(self._live.add(plan, planner.services))
+        step = await self._open(self._live.add(plan, planner.services))
+        if self.programs is None or not isinstance(step, Outcome):
+            return step
+        hint = self.programs.hint_on(text, step, request.options.tenant)
+        return dataclasses.replace(step, hints=(*step.hints, hint)) if hint else step
 
     async def _advance(self, execution: Execution) -> Paused | Outcome:
         """Events of the guest, calls to the router, replies back, outcome."""

@@ -101,3 +101,50 @@ async def test_an_agent_is_asked_before_a_direct_call_of_a_program_whose_tool_as
 
     assert [call.tool_name for call in result.output.approvals] == ["quadruple"]
     assert returns(later.all_messages()) == [("success", 8)]
+
+
+@pytest.mark.long
+async def test_a_model_proposes_over_http_and_its_tenant_calls_it_once_it_is_accepted(config_file: Path) -> None:
+    config_file.write_text(CONFIG.replace("[programs]}", "[programs], models_may: propose}"))
+    serve = INTERFACES["serve"]
+    saving = "print(await save_program(name='octuple', description='Eight times.', parameters={'n': 3}))"
+
+    ran = await serve(config_file, "print(await double(n=await quadruple(n=3)))")
+    said = await serve(config_file, saving)
+    before = await serve(config_file, "print(await octuple(n=5))")
+    folders = programs.ProgramLibrary(config_file.parent / "programs")
+    folders.accept("octuple", "acme")
+    after = await serve(config_file, "print(await octuple(n=5))")
+
+    assert (ran.strip(), said.strip()) == (
+        "24", "'octuple' is proposed; it can be called once a person accepts it; parameters: n",
+    )  # fmt: skip
+    assert ("40" in before, after.strip()) == (False, "40")
+    assert [program.name for program in folders.programs("other")] == ["quadruple"]
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    ("command", "message"),
+    [
+        ("run nothing", "no saved program 'nothing'"),
+        ("run quadrupel", "no saved program 'quadrupel'; did you mean 'quadruple'?"),
+        ("run quadruple --m 3", "'quadruple' has no option '--m'; its options: --n"),
+        ("accept quadruple", "no proposed program 'quadruple'; 'toolfold programs list' shows what is proposed"),
+        ("diff quadruple --version 9", "no saved program 'quadruple version 9'"),
+        ("test --rerecord", "name the programs to record anew, as in 'toolfold programs test monthly_report --rerecord'"),
+        ("save feed --name x", "no execution 'feed' in the ledger"),
+    ],
+)  # fmt: skip
+async def test_a_command_with_bad_input_says_what_was_wrong_in_one_line(
+    config_file: Path, command: str, message: str
+) -> None:
+    words = [sys.executable, "-m", "toolfold", "programs", *command.split()]
+
+    done = await asyncio.to_thread(
+        subprocess.run, words, cwd=config_file.parent, capture_output=True, text=True, check=False
+    )
+
+    assert (done.returncode, done.stdout, done.stderr.startswith(f"toolfold: {message}"), done.stderr.count("\n")) == (
+        2, "", True, 1,
+    ), done.stderr  # fmt: skip

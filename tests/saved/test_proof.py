@@ -52,9 +52,10 @@ CHANGES: dict[str, tuple[Any, list[str]]] = {
     "an edited body": (
         edit("report.py", 'rows")', 'lines")'),
         [f"it was edited since its record; {REDO}",
+         "it ends as failed: ToolError: 'report' failed: 'note' is not on record with these arguments (at its line 3)",
          "it does not call note(text='2 rows') any more, which is call 2 of its record",
-         "it calls note(text='2 lines'), which is not on record",
-         "it ends as failed: ToolError: 'report' failed: 'note' is not on record with these arguments (at its line 3)"],
+         "it calls note(text='2 lines'), which is not on record"],
+
     ),
     "an edited value": (
         edit("report.py", '{"total": sum', '{"sum": sum'),
@@ -64,9 +65,10 @@ CHANGES: dict[str, tuple[Any, list[str]]] = {
     "a tampered header": (
         edit("report.py", '"type": "integer", "examples"', '"type": "string", "examples"'),
         [f"it was edited since its record; {REDO}",
+         "it ends as failed: ToolError: 'report' got a bad argument: month must be a string, got 3",
          "it does not call expenses(month=3, department='sales') any more, which is call 1 of its record",
-         "it does not call note(text='2 rows') any more, which is call 2 of its record",
-         "it ends as failed: ToolError: 'report' got a bad argument: month must be a string, got 3"],
+         "it does not call note(text='2 rows') any more, which is call 2 of its record"],
+
     ),
     "a tampered record": (
         edit("report.record.json", "30", "31"),

@@ -65,3 +65,13 @@ async def test_a_model_proposes_for_its_own_tenant(tmp_path: Path) -> None:
     assert {tenant: [one.text for one in of] for tenant, of in proposals.items()} == {
         "a": ["await note(text='a')"], "b": [], "": [],
     }  # fmt: skip
+
+
+@pytest.mark.parametrize(("models_may", "hints"), [("propose", [0, 1, 0]), ("nothing", [0, 0, 0])])
+async def test_a_program_that_ran_twice_whatever_its_literals_earns_one_hint_where_saving_is_on(
+    tmp_path: Path, models_may: str, hints: list[int]
+) -> None:
+    async with opened(tmp_path, library={"models_may": models_may}) as runtime:
+        outcomes = [await runtime.run(f"await note(text='{text}')") for text in ("a", "b", "c")]
+
+    assert [sum("save_program" in hint for hint in outcome.hints) for outcome in outcomes] == hints

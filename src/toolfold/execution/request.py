@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from toolfold.events import Listener, Listeners
     from toolfold.execution.pauses import PausedLimits
     from toolfold.execution.recorded_history import ReplayHistory, Rerun
-    from toolfold.models import CallRecord, Language, ProgramKeywords, ToolSpec
+    from toolfold.models import CallRecord, Language, Outcome, ProgramKeywords, ToolSpec
     from toolfold.sessions import Session, SessionLimits
     from toolfold.sessions.stores import FileStore
     from toolfold.tools.catalog import Catalog
@@ -105,6 +105,9 @@ class ProgramSource(Protocol):
 
     def with_mentioned(self, text: str, tenant: str = "", /) -> str:
         """A text, followed by those of the saved programs that it mentions: all that may call a tool."""
+
+    def hint_on(self, text: str, outcome: Outcome, tenant: str, /) -> str:
+        """For the model that wrote the text, once it is worth saving; else nothing."""
 
     def tools(self, catalog: Catalog, policy: Policy, tenant: str) -> Iterable[Tool]:
         """Those that can run with these tools."""

@@ -147,7 +147,7 @@ class BridgedRuntime(Runtime):
         self._config = config
         self._globs = None if tenants is None else {name: Globs(patterns) for name, patterns in tenants.items()}
         self._hidden: dict[str, frozenset[str]] = {}
-        self._indexes: dict[frozenset[str], Index] = {}
+        self._indexes: dict[tuple[ToolSpec, ...], Index] = {}
         self._bridge = _bridge(config, self._refresh)
         super().__init__(self._offered_tools(), settings=settings)
 
@@ -210,8 +210,8 @@ class BridgedRuntime(Runtime):
         if key not in self._hidden:
             globs = self._globs.get(key, Globs(()))
             own = {SEARCH_SPEC.name, *(tool.spec.name for tool in self._local if not is_granted(tool))}
-            # A saved program is hidden with the tools that it calls.
-            specs = (spec for spec in self.tools if spec.name not in own and spec.source != "program")
+            # A saved program is hidden with the tools that it calls; to propose one takes none.
+            specs = (spec for spec in self.tools if spec.name not in own and not spec.source.startswith("program"))
             self._hidden[key] = frozenset(spec.name for spec in specs if not globs.match(spec))
         return self._hidden[key]
 
@@ -237,11 +237,10 @@ class BridgedRuntime(Runtime):
 
     def _index_for(self, tenant: str) -> Index:
         """The tools that a search finds: only those that the tenant may call."""
-        hidden = self.hidden_from(tenant)
-        if hidden not in self._indexes:
-            specs = [spec for spec in self.tools if spec.name not in hidden and spec.name != SEARCH_SPEC.name]
-            self._indexes[hidden] = Index(specs)
-        return self._indexes[hidden]
+        specs = self.tools_of(tenant, hidden=self.hidden_from(tenant))
+        if specs not in self._indexes:
+            self._indexes[specs] = Index([spec for spec in specs if spec.name != SEARCH_SPEC.name])
+        return self._indexes[specs]
 
 
 def is_granted(tool: Tool) -> bool:

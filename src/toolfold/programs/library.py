@@ -6,6 +6,7 @@ and programs of one tenant in `tenants/<tenant>/`, which has the same form. File
 
 from __future__ import annotations
 
+import ast
 import difflib
 import hashlib
 import logging
@@ -24,6 +25,7 @@ from toolfold.programs.saved_program import ProgramRecord, SavedProgram, check_n
 from toolfold.sources.saved_programs import SOURCE
 
 if TYPE_CHECKING:
+    from toolfold.models import Outcome
     from toolfold.tools.catalog import Catalog
     from toolfold.tools.policy import Policy
     from toolfold.tools.tool import Tool
@@ -31,6 +33,10 @@ if TYPE_CHECKING:
 _log: Final = logging.getLogger("toolfold.programs")
 _LOOK_SECONDS: Final = 1.0
 """So long it may take until a file that was changed in place is read again."""
+_MOST_RUNS: Final = 1000
+_HINT: Final = (
+    "you have run this code twice: 'await save_program(name=..., description=..., parameters={...})' makes it a tool"
+)
 _PLAIN: Final = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
 
 ModelsMay = Literal["nothing", "propose", "save"]
@@ -57,6 +63,7 @@ class ProgramFolders:
         self._files: dict[Path, tuple[tuple[int, int], SavedProgram | None]] = {}
         self._stamps: dict[str, tuple[float, tuple[object, ...]]] = {}
         self._warnings: set[str] = set()
+        self._runs: dict[str, int] = {}
 
     # Any: a `Runtime`, of which nothing is needed here.
     def bind(self, runtime: Any, /) -> None:
@@ -189,6 +196,18 @@ class ProgramFolders:
                 self._warnings.add(line)
                 _log.warning("%s", line)
 
+    def hint_on(self, text: str, outcome: Outcome, tenant: str = "", /) -> str:
+        """One hint, when a program has run twice with equal code, whatever its literals."""
+        if self.models_may == "nothing" or outcome.status != "finished" or not outcome.calls:
+            return ""
+        if any(call.name == "save_program" for call in outcome.calls):
+            return ""
+        key = f"{tenant} {_without_literals(text)}"
+        count = self._runs[key] = self._runs.pop(key, 0) + 1
+        while len(self._runs) > _MOST_RUNS:
+            del self._runs[next(iter(self._runs))]
+        return _HINT if count == 2 else ""
+
     # changes
 
     def write(
@@ -289,6 +308,17 @@ class ProgramFolders:
             _log.warning("%s; restore the file, or save the program anew", error)
         else:
             _log.warning("saved program %r cannot be read: %s", path.stem, error)
+
+
+def _without_literals(text: str) -> str:
+    try:
+        tree = ast.parse(text)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return hash_of(text.encode("utf-8", "replace"))
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant):
+            node.value = None
+    return hash_of(ast.dump(tree).encode())
 
 
 def _shown(program: SavedProgram) -> list[str]:

@@ -300,6 +300,8 @@ async def _replay(runtime: Runtime, program: SavedProgram, record: ProgramRecord
 
 def _differences(record: ProgramRecord, outcome: Outcome) -> Iterable[str]:
     made = [RecordedCall(call.id, call.name, call.arguments) for call in outcome.calls[1:]]
+    if outcome.status != "finished":
+        yield f"it ends as {outcome.status}: {outcome.problem.message if outcome.problem else ''}"
     missing = Counter(map(_key, record.calls)) - Counter(map(_key, made))
     extra = Counter(map(_key, made)) - Counter(map(_key, record.calls))
     for call in record.calls:
@@ -310,9 +312,7 @@ def _differences(record: ProgramRecord, outcome: Outcome) -> Iterable[str]:
         if extra[_key(call)] > 0:
             extra[_key(call)] -= 1
             yield f"it calls {_shown(call)}, which is not on record"
-    if outcome.status != "finished":
-        yield f"it ends as {outcome.status}: {outcome.problem.message if outcome.problem else ''}"
-    elif outcome.value != record.value:
+    if outcome.status == "finished" and outcome.value != record.value:
         yield f"its value is {_short(outcome.value)}; on record is {_short(record.value)}"
 
 
@@ -334,7 +334,7 @@ def _short(value: Value, *, plain: bool = False) -> str:
 # --- for models ----------------------------------------------------------------------------------
 
 SAVE_SPEC: Final = ToolSpec(
-    name="save_program", python_name="save_program", source="save_program",
+    name="save_program", python_name="save_program", source="programs",
     description="Save the last program that finished as a tool, to call it by its name in later programs. "
     '`parameters` has a name for each literal that callers choose: {"month": 3}. Call it in a program of its own.',
     input_schema={
