@@ -10,7 +10,7 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from tests.console.browsing import NASTY, given_browser, given_own, given_page  # noqa: F401
-from tests.console.rig import Rig, rig
+from tests.console.rig import CONFIG, Rig, rig
 from tests.ledger.made_up import begun, given, made, outcome
 from toolfold.ledger.sqlite.store import SqliteLedger
 from toolfold.models import Program
@@ -84,6 +84,9 @@ def test_a_search_that_cannot_be_read_says_why(page: Page, own: Rig) -> None:
 
 def test_runs_have_names_and_the_programs_of_a_conversation_are_on_one_page(page: Page, own: Rig) -> None:
     own.write("named.py", NAMED)
+    own.write("toolfold.yaml", f"{CONFIG}prices: {{model-*: {{input: 3, output: 15}}}}\n")
+    own.kill()
+    page.goto(own.open())
     assert own.start_script("named.py").wait() == 0
     expect(page.locator(".run")).to_have_count(3)
     expect(page.locator(".run", has_text="Step 2")).to_contain_text("#eu · #t2 · ann · model-1 · conversation c-17")
@@ -101,6 +104,8 @@ def test_runs_have_names_and_the_programs_of_a_conversation_are_on_one_page(page
 
     expect(page.locator("tbody a")).to_have_text(["Step 1", "Step 2"])
     expect(page.locator(".facts")).to_contain_text("2 programs2 calls")
+    expect(page.locator(".facts")).to_contain_text(re.compile(r"≈ \$0\.000\d+ for the programs"))
+    expect(page.locator("tbody td:nth-child(8)")).to_have_text([re.compile(r"^\$0\.000\d+$")] * 2)
 
 
 MIXED = """# Twelve calls

@@ -20,7 +20,7 @@ from toolfold.interfaces.config_runtime import open_runtime
 from toolfold.interfaces.http.access.auth import Authenticator
 from toolfold.interfaces.http.settings import Settings
 from toolfold.ledger.sqlite.store import SqliteLedger
-from toolfold.models import File
+from toolfold.models import File, Prices
 from toolfold.runtime import RuntimeSettings
 from toolfold.tools.router_steps import Breaker, Retry, wrappers
 
@@ -328,6 +328,32 @@ async def test_figures_and_savings_are_given(console: Console, runtime: Runtime)
     assert (overview["running"], overview["recent"], overview["failed"]) == (0, 1, 0)
     assert [(one["interface"], one["executions"]) for one in savings["buckets"]] == [("library", 1)]
     assert [(one["tool"], one["calls"]) for one in savings["tools"]] == [("price", 1)]
+
+
+async def test_programs_have_a_cost_where_the_model_has_prices(ledger: SqliteLedger) -> None:
+    @tool(read_only=True)
+    async def page_text() -> str:
+        """Long."""
+        return "x" * 40_000
+
+    prices = {"model-*": Prices(input=3, output=15)}
+    runtime = Runtime([page_text], ledger=ledger)
+    async with served(runtime, ledger, price_table=prices) as console:
+        for model in ("model-1", "other"):
+            await runtime.run("print(len(await page_text()))", model=model, conversation="c")
+        await runtime.run("await page_text()\n1 / 0", model="model-2", conversation="c")
+        rows = (await console.get("executions", conversation="c", cost=True))["executions"]
+        plain = (await console.get("executions", conversation="c"))["executions"]
+        run = await console.get(f"executions/{rows[2]['execution_id']}")
+
+    failed, unpriced, priced = (row["cost"] for row in rows)
+    assert priced == run["cost"]
+    assert (priced["written_tokens"], priced["read_tokens"]) == (14, 2)
+    assert priced["dollars"] == pytest.approx((14 * 15 + 2 * 3) / 1e6)
+    assert priced["saved_dollars"] == pytest.approx((10_000 * 3 + 3 * 15) / 1e6 - priced["dollars"], rel=0.01)
+    assert (unpriced["dollars"], unpriced["saved_dollars"]) == (None, None)
+    assert failed["saved_dollars"] == -failed["dollars"]
+    assert not any("cost" in row for row in plain)
 
 
 async def test_the_api_is_described(console: Console) -> None:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Final, Literal
 
 import msgspec
@@ -44,7 +45,7 @@ from toolfold.interfaces.http.settings import Settings
 from toolfold.interfaces.server.stop_signals import is_loopback
 from toolfold.ledger.base import Ledger
 from toolfold.ledger.remote_approval import LedgerApproval, decide
-from toolfold.models import Outcome, ProgramOptions
+from toolfold.models import Outcome, Prices, ProgramOptions
 from toolfold.runtime import Runtime
 from toolfold.service.owners import spawn
 from toolfold.tools.tool import Decision, Tool
@@ -69,7 +70,9 @@ def open_console(config: Config, *, modules: Sequence[Tool] = (), may_act: bool 
         config = config.model_copy(update={"servers": ()})
     runtime = open_runtime(config, [*modules, *declared_tools(config)], settings)
     access = Access(signing_key(config, ledger, "console"), may_act=may_act)
-    app = create_console(runtime, ledger, access, hide_arguments=config.console.hide_arguments)
+    app = create_console(
+        runtime, ledger, access, hide_arguments=config.console.hide_arguments, price_table=config.price_table
+    )
     return app, ledger, access.new_token()
 
 
@@ -80,7 +83,7 @@ def mount_console(app: FastAPI, config: Config, ledger: Ledger) -> str:
     only_here = is_loopback(config.http.host)
     console = create_console(
         app.state.runtime, ledger, access, only_here=only_here, hide_arguments=config.console.hide_arguments,
-        gate=app.state.gate,
+        gate=app.state.gate, price_table=config.price_table,
     )  # fmt: skip
     app.mount(f"{config.http.base_path}/console", console)
     outer = app.router.lifespan_context
@@ -285,12 +288,13 @@ _ACT: Final = "acting"
 
 def create_console(
     runtime: Runtime, ledger: Ledger, access: Access, *, only_here: bool = True, hide_arguments: bool = False,
-    gate: Gate | None = None,
+    gate: Gate | None = None, price_table: Mapping[str, Prices] = MappingProxyType({}),
 ) -> FastAPI:  # fmt: skip
     """An ASGI app over a runtime and its ledger.
 
     `only_here` refuses requests that do not name this machine as their host; `hide_arguments` also hides replies,
     values and error texts. The `gate` is that of the server which enters the runtime; without one, the app does.
+    The `price_table` is for `Prices.find`.
     """
     is_owner = gate is None
     watch = LedgerWatcher(ledger)
@@ -307,7 +311,7 @@ def create_console(
         description="The console's data, for your own programs. Send the browser's session cookie or an API key.",
         lifespan=life, openapi_url="/api/openapi.json", docs_url=None, redoc_url=None, redirect_slashes=False,
     )  # fmt: skip
-    parts = (ledger, watch, runtime, access, gate, hide_arguments)
+    parts = (ledger, watch, runtime, access, gate, hide_arguments, price_table)
     _add_api(app, QueryRoutes(*parts), Actions(*parts), EventStreams(*parts), ProgramRoutes(*parts))
     _Pages(access).add(app)
     if is_owner:

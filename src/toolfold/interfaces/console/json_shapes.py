@@ -18,12 +18,14 @@ from typing import Any, Final
 
 import msgspec
 
+from toolfold.execution.outcome import BYTES_PER_TOKEN, ENTRY_NAME, code_size
 from toolfold.ledger.base import CallEntry, DecisionEntry, Entry, ExecutionHistory, ExecutionSummary, Moment, ReplyEntry
 from toolfold.ledger.execution_summaries import ToolUse
 from toolfold.ledger.remote_approval import arguments_digest
-from toolfold.models import NOTHING_RAN, CallRecord, File, Json, Outcome, Problem, ToolSpec, Value
+from toolfold.models import NOTHING_RAN, CallRecord, File, Json, Outcome, Prices, Problem, ToolSpec, Value
 from toolfold.outcome_views import value_as_json
 from toolfold.prompts.python_stubs import signature
+from toolfold.tools.sendable_values import json_size
 
 _ERROR_CHARACTERS: Final = 2000
 _FOLDED_BYTES: Final = 256 * 1024
@@ -139,6 +141,36 @@ def of_history(history: ExecutionHistory, *, hidden: bool) -> dict[str, Json]:
         "limits": {name: getattr(start_record.limits, name) for name in _LIMITS},
         "outcome": None if history.outcome is None else of_outcome(history.outcome, hidden=hidden),
     }  # fmt: skip
+
+
+def cost_of(history: ExecutionHistory, price_table: Mapping[str, Prices]) -> dict[str, Json] | None:
+    """Tokens that a model wrote and read for one program, estimated; in dollars where the table has its model.
+
+    `saved_dollars` is what direct calls would have cost more, counted as `ContextSaved` counts.
+    """
+    outcome, start_record = history.outcome, history.start_record
+    if outcome is None:
+        return None
+    written = len(ENTRY_NAME) + code_size(start_record.program.sent_text)
+    read = len((outcome.stdout + outcome.stderr).encode(errors="replace"))
+    read += 0 if outcome.value is None else json_size(outcome.value)
+    calls = outcome.calls if outcome.status == "finished" else ()
+    prices = Prices.find(price_table, start_record.model)
+    dollars = direct = 0.0
+    if prices is not None:
+        dollars = _dollars(prices, read, written)
+        direct = _dollars(
+            prices, sum(call.bytes_out for call in calls), sum(len(call.name) + call.bytes_in for call in calls)
+        )
+    return {
+        "written_tokens": round(written / BYTES_PER_TOKEN), "read_tokens": round(read / BYTES_PER_TOKEN),
+        "dollars": None if prices is None else dollars, "saved_dollars": None if prices is None else direct - dollars,
+    }  # fmt: skip
+
+
+def _dollars(prices: Prices, read_bytes: int, written_bytes: int) -> float:
+    input_tokens, output_tokens = round(read_bytes / BYTES_PER_TOKEN), round(written_bytes / BYTES_PER_TOKEN)
+    return prices.of(input_tokens=input_tokens, output_tokens=output_tokens)
 
 
 def _files(files: Iterable[File]) -> list[dict[str, Json]]:

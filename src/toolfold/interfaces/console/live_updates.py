@@ -9,7 +9,7 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Final
@@ -38,7 +38,7 @@ from toolfold.ledger.base import (
 )
 from toolfold.ledger.execution_summaries import NAMES
 from toolfold.ledger.sqlite.word_index import WordIndex
-from toolfold.models import MIB, Json
+from toolfold.models import MIB, Json, Prices
 from toolfold.runtime import Runtime
 
 _log: Final = logging.getLogger(__name__)
@@ -279,6 +279,7 @@ class Routes:
     _access: Access
     _gate: Gate
     _is_hidden: bool
+    _price_table: Mapping[str, Prices]
 
     def _figures(self, viewer: Viewer) -> dict[str, int]:
         live = [

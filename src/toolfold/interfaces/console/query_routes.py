@@ -19,7 +19,7 @@ from toolfold.interfaces.console.access import Viewer, hidden_tools, require_vis
 from toolfold.interfaces.console.live_updates import Routes, read_body, word_index_of
 from toolfold.interfaces.http.outcome_bodies import Refusal
 from toolfold.interfaces.http.responses import json_response
-from toolfold.ledger.base import ExecutionFilter, ExecutionHistory
+from toolfold.ledger.base import ExecutionFilter, ExecutionHistory, ExecutionSummary
 from toolfold.ledger.execution_summaries import Statistics, ToolUse, parse_search
 from toolfold.models import MIB, Json
 from toolfold.programs.library import ProgramFolders
@@ -32,6 +32,8 @@ from toolfold.service.answer_memory import BoundedMemory
 _HOUR: Final = 3600.0
 _DAY: Final = 86_400.0
 _CACHED: Final = 4
+_COSTED: Final = 100
+_COSTS: Final = 5000
 _CACHED_BYTES: Final = 32 * MIB
 _USES: Final = 3000
 _SHOWN_TYPES: Final = ("image/png", "image/jpeg", "image/gif", "image/webp", "text/plain", "text/csv")
@@ -45,6 +47,7 @@ class QueryRoutes(Routes):
         # Every ledger of ours has them; the contract of those of others need not.
         self._statistics = cast("Statistics", self._ledger)
         self._ended: BoundedMemory[str, ExecutionHistory] = BoundedMemory(_CACHED)
+        self._costs: BoundedMemory[str, dict[str, Json]] = BoundedMemory(_COSTS)
 
     async def executions(
         self, request: Request, state: Literal["running", "paused", "ended"] | None = None, status: str | None = None,
@@ -52,12 +55,13 @@ class QueryRoutes(Routes):
         tag: str | None = None, user: str | None = None, conversation: str | None = None, model: str | None = None,
         since: float | None = None, until: float | None = None, text: str | None = None,
         q: Annotated[str, Query(max_length=1000)] = "",
-        limit: Annotated[int, Query(ge=1, le=500)] = 100, before: str = "",
+        limit: Annotated[int, Query(ge=1, le=500)] = 100, before: str = "", cost: bool = False,
     ) -> Response:  # fmt: skip
         """List executions, newest first.
 
         Every filter may be combined with the others; `before` is the id of the last one of the page before. `q` is what
         people type: words and "exact words" anywhere in the record, and operators such as `tool:name` and `since:2d`.
+        With `cost`, each row says what its program cost; then there are at most 100.
         """
         viewer = await self._access.viewer(request)
         if viewer.tenant is not None:
@@ -73,6 +77,7 @@ class QueryRoutes(Routes):
             search_filter = replace(search_filter, **fields)
         # Not waited for: whoever also listens is told to read again once it knows the calls of those that run.
         self._watch.begin()
+        limit = min(limit, _COSTED) if cost else limit
         summaries = await self._ledger.search(search_filter, limit=limit, before=before)
         rows = []
         for summary in summaries:
@@ -80,6 +85,8 @@ class QueryRoutes(Routes):
             is_live = live is not None and summary.state != "ended"
             row = live.row() if live is not None and is_live else json_shapes.of_summary(summary)
             rows.append(json_shapes.without_arguments(row, hidden=self._is_hidden))
+            if cost:
+                rows[-1]["cost"] = await self._cost(summary)
         return json_response(
             200,
             {
@@ -88,6 +95,16 @@ class QueryRoutes(Routes):
                 "unindexed": await self._unindexed() if search_filter.words else 0,
             },
         )
+
+    async def _cost(self, summary: ExecutionSummary) -> Json:
+        known = self._costs.get(summary.execution_id)
+        if known is not None or summary.state != "ended":
+            return known
+        history = await self._ledger.load(summary.execution_id)
+        found = None if history is None else json_shapes.cost_of(history, self._price_table)
+        if found is not None:
+            self._costs.put(summary.execution_id, found)
+        return found
 
     async def _unindexed(self) -> int:
         """How many executions the search does not know yet."""
@@ -107,7 +124,7 @@ class QueryRoutes(Routes):
         used = {event["tool"] for event in events if "tool" in event}
         missing = sorted(str(name) for name in used - tool_names)
         more = {"events": events, "place": story.place, "missing_tools": missing, "may_act": "run" in viewer.roles}
-        return json_response(200, {**body, **more})
+        return json_response(200, {**body, **more, "cost": json_shapes.cost_of(history, self._price_table)})
 
     async def call(self, request: Request, execution_id: str, call_id: int) -> Response:
         """One call with its arguments and its reply; of a large value the beginning and its size."""

@@ -124,6 +124,13 @@ export function rounded(value) {
   return Math.round(value).toLocaleString().replace("-", "−");
 }
 
+// US dollars; small ones with two digits that count.
+export function money(value) {
+  const size = Math.abs(value);
+  const text = size >= 0.995 ? size.toFixed(2) : size === 0 ? "0" : Number(size.toPrecision(2)).toFixed(Math.min(8, Math.max(2, 1 - Math.floor(Math.log10(size)))));
+  return `${value < 0 ? "−" : ""}$${text}`;
+}
+
 export function bytes(value) {
   const size = Math.abs(value);
   const sign = value < 0 ? "−" : "";

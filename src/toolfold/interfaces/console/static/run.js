@@ -1,7 +1,7 @@
 // One run: the program's own lines with the calls each made, the waterfall, the selected call, the output.
 import { follow, get, post } from "./api.js";
 import { CallList, callAddress, drawCall } from "./calls.js";
-import { breathe, bytes, copyButton, fill, h, keepFocus, moment, pill, plural, rounded, seconds, toast } from "./dom.js";
+import { breathe, bytes, copyButton, fill, h, keepFocus, moment, money, pill, plural, rounded, seconds, toast } from "./dom.js";
 import { files } from "./files.js";
 import { lines } from "./highlight.js";
 import { value } from "./values.js";
@@ -175,7 +175,8 @@ export async function run(main, { id, item, isCurrent }) {
       outcome.value ? h("div", { class: "panel" }, h("header", {}, h("h2", {}, "Value")), h("div", { class: "body" }, value(outcome.value))) : null,
       files(id, "Output files", outcome.files), files(id, "Input files", execution.files),
       h("div", { class: "panel" }, h("header", {}, h("h2", {}, kept.bytes < 0 ? "Lost" : "Context saved"), h("span", { class: "grow" }), h("b", { class: "num" }, `${bytes(kept.bytes)} ≈ ${rounded(kept.tokens)} tokens`)),
-        h("div", { class: "body" }, h("dl", { class: "kv" }, pair(outcome.status === "finished" ? "calls and replies" : "calls and replies (not counted: the program did not finish)", bytes(sent)), pair("less the program", bytes(-size)), pair("less what the model was shown", bytes(-printed)), ))),
+        h("div", { class: "body" }, h("dl", { class: "kv" }, pair(outcome.status === "finished" ? "calls and replies" : "calls and replies (not counted: the program did not finish)", bytes(sent)), pair("less the program", bytes(-size)), pair("less what the model was shown", bytes(-printed)),
+          typeof execution.cost?.dollars === "number" ? [pair("estimated cost of the program", money(execution.cost.dollars)), pair(execution.cost.saved_dollars < 0 ? "direct calls: cheaper by" : "direct calls: dearer by", money(Math.abs(execution.cost.saved_dollars)))] : null))),
       h("div", { class: "panel" }, h("header", {}, h("h2", {}, "Limits")), h("div", { class: "body" },
         used("Calls", story.calls.length, execution.limits.calls, (one) => one.toLocaleString()), used("Time", outcome.seconds, execution.limits.wall_seconds, seconds),
         used("Output", new TextEncoder().encode(outcome.stdout + outcome.stderr).length, execution.limits.output_bytes, bytes))));
