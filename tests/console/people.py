@@ -326,3 +326,51 @@ def test_a_downloaded_page_opens_from_disk_and_runs_nothing(page: Page, own: Rig
 
     assert page.locator("script, img, iframe, [onerror], [onload], [style]").count() == 0
     assert (asked, color) == ([file.as_uri()], "rgb(74, 91, 212)")
+
+
+def test_the_timeline_zooms_with_keyboard_and_mouse_and_its_legend_filters(page: Page, own: Rig) -> None:
+    assert own.run(MIXED, "mixed.py").wait() == 0
+    page.locator(".run").click()
+    fall, canvas = page.locator(".fall"), page.locator(".fall canvas")
+    expect(fall).to_have_attribute("data-from", "0")
+
+    def sight() -> tuple[float, float]:
+        page.evaluate("new Promise((go) => requestAnimationFrame(() => requestAnimationFrame(go)))")
+        return tuple(float(str(fall.get_attribute(name))) for name in ("data-from", "data-until"))  # type: ignore[return-value]
+
+    _, end = sight()
+    page.locator('.call[data-key="1"]').click()
+    canvas.focus()
+    page.keyboard.press("+")
+    first, until = sight()
+    assert (until - first) == pytest.approx(end / 2)
+    page.keyboard.press("Shift+ArrowRight")
+    moved = sight()
+    assert moved == pytest.approx((first + end / 8, until + end / 8))
+    page.keyboard.press("0")
+    assert sight() == (0, end)
+    box = canvas.bounding_box()
+    assert box is not None
+    page.mouse.move(box["x"] + box["width"] * 0.25, box["y"] + 40)
+    page.mouse.down()
+    page.mouse.move(box["x"] + box["width"] * 0.75, box["y"] + 40, steps=5)
+    page.mouse.up()
+    assert sight() == pytest.approx((end / 4, end * 3 / 4), rel=0.03)
+    page.keyboard.down("Control")
+    page.mouse.wheel(0, -100)
+    page.keyboard.up("Control")
+    drawn = sight()
+    assert (drawn[1] - drawn[0]) == pytest.approx(end / 2 * 0.8, rel=0.03)
+    canvas.dblclick(position={"x": 200, "y": 10})
+    assert sight() == (0, end)
+
+    legend = page.get_by_role("group", name="Tools")
+    expect(legend.get_by_role("button")).to_have_text(["fetch 8", "convert 4", "echo 1"])
+    legend.get_by_role("button", name="convert").click()
+    expect(page.locator(".calls-list")).to_have_attribute("data-count", "4")
+    legend.get_by_role("button", name="echo").click()
+    expect(page.locator(".calls-list")).to_have_attribute("data-count", "5")
+    expect(legend.locator("[aria-pressed=true]")).to_have_count(2)
+    for tool in ("convert", "echo"):
+        legend.get_by_role("button", name=tool).click()
+    expect(page.locator(".calls-list")).to_have_attribute("data-count", "13")

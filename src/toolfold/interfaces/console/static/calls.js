@@ -21,6 +21,7 @@ export class CallList {
     this.shown = [];
     this.selected = 0;
     this.words = "";
+    this.tools = new Set();
     this.order = "order";
     this.list = new LongList({ height: 42, most: 336, className: "calls-list", draw: (call) => this.row(call), keyOf: (call) => call.id, label: "Calls" });
     this.list.element.setAttribute("role", "listbox");
@@ -35,15 +36,18 @@ export class CallList {
 
   close() { document.removeEventListener("keydown", this.press); }
 
+  pick(tools) { this.tools = tools; this.again(); }
+
   again() { this.list.element.scrollTop = 0; this.show(this.all); }
 
   show(calls) {
     this.all = calls;
     const has = (call) => `#${call.id} ${call.tool} ${call.preview ?? ""} ${call.error ?? ""} line ${call.line}`.toLowerCase().includes(this.words);
-    const kept = this.words ? calls.filter(has) : calls;
+    const isFiltered = this.words || this.tools.size;
+    const kept = isFiltered ? calls.filter((call) => has(call) && (!this.tools.size || this.tools.has(call.tool))) : calls;
     const compare = ORDERS[this.order][1];
     this.shown = compare ? [...kept].sort((one, other) => compare(one, other) || one.id - other.id) : kept;
-    this.count.textContent = this.words ? `${this.shown.length.toLocaleString()} of ${calls.length.toLocaleString()}` : "";
+    this.count.textContent = isFiltered ? `${this.shown.length.toLocaleString()} of ${calls.length.toLocaleString()}` : "";
     this.failed.disabled = !calls.some((call) => call.error);
     this.list.element.dataset.count = this.shown.length;
     this.list.show(this.shown);

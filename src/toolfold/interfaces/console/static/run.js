@@ -81,10 +81,11 @@ export async function run(main, { id, item, isCurrent }) {
   const count = h("span", { class: "muted small num", id: "count" });
   const sources = lines(execution.program.replace(/\n$/, ""), [...execution.tools, ...execution.missing_tools], execution.language);
   const rows = sources.map((parts, at) => h("div", { class: "ln", id: `line-${at + 1}` }, h("span", { class: "no" }, String(at + 1)), h("span", { class: "src" }, parts), h("span", {})));
-  const legend = h("span", { class: "legend" }, [["--accent", "call"], ["--run", "in flight"], ["--bad", "failed"], ["--warn", "needs approval"], ["--faint", "from the record"], ["", "no reply"]]
+  const legend = h("span", { class: "legend" }, [["--run", "in flight"], ["--bad", "failed"], ["--warn", "needs approval"], ["--faint", "from the record"], ["", "no reply"]]
     .map(([color, text]) => h("span", {}, h("i", color ? { style: { background: `var(${color})` } } : { class: "hollow" }), text)));
 
-  const overTime = h("div", { class: "panel" }, h("header", {}, h("h2", {}, "Calls over time"), count, h("span", { class: "grow" }), legend), fall.element);
+  const overTime = h("div", { class: "panel" }, h("header", {}, h("h2", {}, "Calls over time"), count, h("span", { class: "grow" }), legend, fall.buttons), fall.legend, fall.element);
+  fall.onPick = (tools) => list.pick(tools);
   const printed = h("div", { class: "panel" }, h("header", {}, h("h2", {}, "Output")), output);
   const aside = h("div", { class: "stack" }, detail, list.element, saved);
   const split = h("div", { class: "split" },
@@ -195,12 +196,11 @@ export async function run(main, { id, item, isCurrent }) {
   async function select(call, isPicked = true) {
     if (isPicked) history.replaceState(null, "", callAddress(id, call));
     selected = call;
-    fall.selected = call;
+    fall.select(call);
     const known = story.byId.get(call);
     const top = known && outermost(known);
     rows.forEach((row, at) => row.classList.toggle("hit", at + 1 === top?.line));
     list.select(call);
-    fall.schedule();
     let found;
     try {
       found = await get(`executions/${encodeURIComponent(id)}/calls/${call}`);

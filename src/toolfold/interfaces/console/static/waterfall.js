@@ -1,17 +1,29 @@
 // The calls of one run on one time axis. Lanes are the real concurrency: a call takes the first lane that is free.
-import { h, seconds, visible } from "./dom.js";
+import { fill, h, seconds, visible } from "./dom.js";
 
 const LANE = 16;
 const HEAD = 22;
 const LEFT = 8;
+const COLORS = 8;
+const CLOSEST = 1e-5;
+const DRAG = 5;
 
 export class Waterfall {
   constructor(onSelect) {
     this.canvas = h("canvas", { tabindex: "0", role: "img", "aria-label": "Calls over time" });
     this.tip = h("div", { class: "tip", hidden: true });
     this.scroll = h("div", { class: "scroll" }, this.canvas);
-    this.element = h("div", { class: "fall" }, this.scroll, this.tip);
+    this.brush = h("div", { class: "brush", hidden: true });
+    this.element = h("div", { class: "fall" }, this.scroll, this.brush, this.tip);
+    const button = (text, label, act) => h("button", { class: "small", type: "button", "aria-label": label, title: label, onclick: act }, text);
+    this.buttons = h("span", { class: "zoom" }, button("+", "Zoom in (+)", () => this.zoom(0.5)), button("−", "Zoom out (−)", () => this.zoom(2)), button("Fit", "Show all (0)", () => this.fit()));
+    this.legend = h("div", { class: "legend tools-legend", role: "group", "aria-label": "Tools" });
     this.onSelect = onSelect;
+    this.onPick = () => {};
+    // The part in sight, in seconds; null: all of it, also while it grows.
+    this.part = null;
+    this.picked = new Set();
+    this.colors = new Map();
     this.calls = [];
     this.marks = [];
     this.end = 1;
@@ -20,7 +32,10 @@ export class Waterfall {
     this.waiting = 0;
     this.canvas.addEventListener("mousemove", (event) => this.hover(event));
     this.canvas.addEventListener("mouseleave", () => { this.tip.hidden = true; });
-    this.canvas.addEventListener("click", (event) => { const call = this.at(event); if (call) this.onSelect(call.id); });
+    this.canvas.addEventListener("click", (event) => { const call = this.wasDrag ? null : this.at(event); if (call) this.onSelect(call.id); });
+    this.canvas.addEventListener("dblclick", () => this.fit());
+    this.canvas.addEventListener("pointerdown", (event) => this.drag(event));
+    this.canvas.addEventListener("wheel", (event) => this.wheel(event), { passive: false });
     this.canvas.addEventListener("keydown", (event) => this.key(event));
     this.watcher = new ResizeObserver(() => this.schedule());
     this.watcher.observe(this.scroll);
@@ -47,13 +62,93 @@ export class Waterfall {
     this.element.dataset.lanes = this.lanes;
     this.element.dataset.calls = calls.length;
     this.element.dataset.replied = calls.reduce((sum, call) => sum + (call.seconds !== null), 0);
-    this.canvas.setAttribute("aria-label", `${calls.length} calls in ${this.lanes} lanes over ${seconds(this.end)}; arrow keys select one`);
+    this.canvas.setAttribute("aria-label", `${calls.length} calls in ${this.lanes} lanes over ${seconds(this.end)}; arrow keys select one, plus and minus zoom, shift and arrows move, 0 shows all`);
+    this.drawLegend();
     this.schedule();
   }
 
   schedule() { if (!this.waiting) this.waiting = requestAnimationFrame(() => { this.waiting = 0; this.draw(); }); }
 
-  x(at) { return LEFT + (at / this.end) * (this.width - 2 * LEFT); }
+  get window() { return this.part ?? [0, this.end]; }
+
+  x(at) { const [from, to] = this.window; return LEFT + ((at - from) / (to - from)) * (this.width - 2 * LEFT); }
+
+  timeAt(x) { const [from, to] = this.window; return from + ((x - LEFT) / (this.width - 2 * LEFT)) * (to - from); }
+
+  fit() { this.part = null; this.schedule(); }
+
+  look(from, to) {
+    const length = Math.min(this.end, Math.max(to - from, this.end * CLOSEST));
+    const start = Math.min(Math.max(0, from), this.end - length);
+    this.part = length >= this.end ? null : [start, start + length];
+    this.schedule();
+  }
+
+  // About a time that stays where it is: under the mouse, else the selected call, else the middle.
+  zoom(factor, about = null) {
+    const [from, to] = this.window;
+    const call = this.calls.find((one) => one.id === this.selected);
+    const isInSight = call && call.at >= from && call.at <= to;
+    const fixed = about ?? (isInSight ? call.at : (from + to) / 2);
+    this.look(fixed - (fixed - from) * factor, fixed + (to - fixed) * factor);
+  }
+
+  move(share) { const [from, to] = this.window; this.look(from + (to - from) * share, to + (to - from) * share); }
+
+  select(id) {
+    this.selected = id;
+    const call = this.calls.find((one) => one.id === id);
+    const [from, to] = this.window;
+    if (call && this.part && (call.at > to || call.at + (call.seconds ?? this.end) < from)) this.look(call.at - (to - from) / 4, call.at + (3 * (to - from)) / 4);
+    this.schedule();
+  }
+
+  wheel(event) {
+    const x = event.clientX - this.canvas.getBoundingClientRect().left;
+    if (event.ctrlKey || event.metaKey) this.zoom(event.deltaY < 0 ? 0.8 : 1.25, this.timeAt(x));
+    else if (event.shiftKey && this.part) this.move(Math.sign(event.deltaY || event.deltaX) * 0.1);
+    else return;
+    event.preventDefault();
+  }
+
+  // A part that is drawn with the mouse is looked at.
+  drag(event) {
+    this.wasDrag = false;
+    if (event.button !== 0 || event.pointerType === "touch") return;
+    const { left } = this.canvas.getBoundingClientRect();
+    const began = event.clientX - left;
+    const moved = (next) => {
+      const x = Math.min(this.width, Math.max(0, next.clientX - left));
+      this.wasDrag ||= Math.abs(x - began) > DRAG;
+      this.brush.hidden = !this.wasDrag;
+      Object.assign(this.brush.style, { left: `${Math.min(x, began)}px`, width: `${Math.abs(x - began)}px` });
+      return x;
+    };
+    const stop = (next) => {
+      window.removeEventListener("pointermove", moved);
+      window.removeEventListener("pointerup", stop);
+      const x = moved(next);
+      this.brush.hidden = true;
+      if (this.wasDrag) this.look(this.timeAt(Math.min(x, began)), this.timeAt(Math.max(x, began)));
+    };
+    window.addEventListener("pointermove", moved);
+    window.addEventListener("pointerup", stop);
+  }
+
+  // Tools have a color each, the most used ones first; those that are pressed are the only ones in sight.
+  drawLegend() {
+    const counts = new Map();
+    for (const call of this.calls) counts.set(call.tool, (counts.get(call.tool) ?? 0) + 1);
+    for (const tool of [...counts.keys()].sort((one, other) => counts.get(other) - counts.get(one))) {
+      if (!this.colors.has(tool)) this.colors.set(tool, Math.min(this.colors.size, COLORS - 1));
+    }
+    const state = [...counts].flat().join(" ") + [...this.picked].join(" ");
+    if (this.legendState === state) return;
+    this.legendState = state;
+    const pick = (tool) => { if (!this.picked.delete(tool)) this.picked.add(tool); this.drawLegend(); this.schedule(); this.onPick(this.picked); };
+    fill(this.legend, [...counts].slice(0, 40).map(([tool, count]) => h("button", { class: "small tool-key", type: "button", "aria-pressed": String(this.picked.has(tool)), "data-key": tool, onclick: () => pick(tool) },
+      h("i", { style: { background: `var(--tool-${this.colors.get(tool)})` } }), h("span", { class: "mono" }, tool), h("span", { class: "muted num" }, ` ${count.toLocaleString()}`))));
+  }
 
   draw() {
     const ratio = window.devicePixelRatio || 1;
@@ -70,20 +165,24 @@ export class Waterfall {
     pen.scale(ratio, (ratio * paper) / height);
     const style = getComputedStyle(document.documentElement);
     const color = (name) => style.getPropertyValue(name).trim();
-    const colors = { ok: color("--accent"), bad: color("--bad"), open: color("--run"), record: color("--faint"), wait: color("--warn") };
+    const tools = Array.from({ length: COLORS }, (_, at) => color(`--tool-${at}`));
+    const colors = { bad: color("--bad"), open: color("--run"), record: color("--faint"), wait: color("--warn") };
     pen.font = "11px system-ui, sans-serif";
     pen.textBaseline = "middle";
     for (const [from, to] of this.marks) {
       pen.fillStyle = color("--warn-soft");
       pen.fillRect(this.x(from), HEAD, Math.max(2, this.x(to ?? this.end) - this.x(from)), height - HEAD);
     }
-    const step = nice(this.end / Math.max(2, this.width / 120));
-    for (let at = 0; at <= this.end * 1.0001; at += step) {
+    const [first, until] = this.window;
+    this.element.dataset.from = first;
+    this.element.dataset.until = until;
+    const step = nice((until - first) / Math.max(2, this.width / 120));
+    for (let at = Math.ceil(first / step) * step; at <= until + step * 0.001; at += step) {
       const x = this.x(at);
       pen.fillStyle = color("--line");
       pen.fillRect(Math.round(x), HEAD - 4, 1, height);
       pen.fillStyle = color("--soft");
-      const text = at === 0 ? "0" : seconds(at);
+      const text = at === 0 ? "0" : seconds(step < 0.01 && at >= 0.1 ? Number(at.toPrecision(6)) : at);
       const width = pen.measureText(text).width;
       pen.fillText(text, Math.min(this.width - width - 2, Math.max(2, x - width / 2)), 9);
     }
@@ -99,10 +198,11 @@ export class Waterfall {
     pen.font = "10.5px system-ui, sans-serif";
     for (const call of this.calls) {
       const y = HEAD + call.lane * LANE;
-      if (y + LANE < top || y > top + shown) continue;
+      if (y + LANE < top || y > top + shown || (this.picked.size && !this.picked.has(call.tool))) continue;
       const isDecided = call.decidedAt > call.at && !call.asking;
-      const from = this.x(isDecided ? call.decidedAt : call.at);
-      const to = this.x(call.seconds === null ? this.end : call.at + call.seconds);
+      const from = Math.max(-9, this.x(isDecided ? call.decidedAt : call.at));
+      const to = Math.min(this.width + 9, this.x(call.seconds === null ? this.end : call.at + call.seconds));
+      if (to < 0 || this.x(call.at) > this.width) continue;
       // Ten thousand bars on a thousand pixels: what would cover the same pixels is drawn once.
       if (to - from < 1 && last[call.lane] >= to && call.id !== this.selected && !call.error) continue;
       last[call.lane] = to;
@@ -112,17 +212,18 @@ export class Waterfall {
         pen.fillRect(this.x(call.at), y + 5, Math.max(2, from - this.x(call.at)), LANE - 10);
       }
       const isLost = call.seconds === null && this.isOver && !call.asking;
-      pen.fillStyle = call.asking ? colors.wait : call.error ? colors.bad : call.seconds === null ? colors.open : call.from_record ? colors.record : colors.ok;
+      pen.fillStyle = call.asking ? colors.wait : call.error ? colors.bad : call.seconds === null ? colors.open : call.from_record ? colors.record : tools[this.colors.get(call.tool) ?? 0];
       pen.globalAlpha = call.from_record ? 0.45 : 0.9;
       pen.beginPath();
       pen.roundRect(from, y + 2, Math.max(2, to - from), LANE - 4, 3);
       if (isLost) { pen.strokeStyle = colors.record; pen.lineWidth = 1; pen.stroke(); } else pen.fill();
       pen.globalAlpha = 1;
       if (call.id === this.selected) { pen.strokeStyle = color("--text"); pen.lineWidth = 1.5; pen.stroke(); }
-      const label = to - from > 36 ? fitted(visible(call.tool), to - from - 12) : "";
+      const room = Math.min(to, this.width) - Math.max(0, from);
+      const label = room > 36 ? fitted(visible(call.tool), room - 12) : "";
       if (label) {
         pen.fillStyle = call.from_record || isLost ? color("--text") : color("--panel");
-        pen.fillText(label, from + 6, y + LANE / 2 + 0.5);
+        pen.fillText(label, Math.max(0, from) + 6, y + LANE / 2 + 0.5);
       }
     }
   }
@@ -133,7 +234,7 @@ export class Waterfall {
     const x = event.clientX - box.left;
     let best = null;
     for (const call of this.calls) {
-      if (call.lane !== lane) continue;
+      if (call.lane !== lane || (this.picked.size && !this.picked.has(call.tool))) continue;
       const from = this.x(call.at) - 2;
       const to = Math.max(from + 6, this.x(call.seconds === null ? this.end : call.at + call.seconds) + 2);
       if (x >= from && x <= to) best = call;
@@ -152,6 +253,9 @@ export class Waterfall {
   }
 
   key(event) {
+    const act = { "+": () => this.zoom(0.5), "=": () => this.zoom(0.5), "-": () => this.zoom(2), 0: () => this.fit() }[event.key]
+      ?? (event.shiftKey ? { ArrowLeft: () => this.move(-0.25), ArrowRight: () => this.move(0.25) }[event.key] : null);
+    if (act && !event.ctrlKey && !event.metaKey && !event.altKey) { event.preventDefault(); act(); return; }
     const step = { ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1 }[event.key];
     if (!step || !this.calls.length) return;
     event.preventDefault();
