@@ -160,8 +160,9 @@ async def test_a_program_that_does_something_else_each_time_is_refused_with_the_
             await saved(runtime, text="import os\nawait note(text=os.urandom(4).hex())")
 
     assert re.sub(r"'[0-9a-f]{8}'", "X", str(caught.value)) == (
-        "'report' was not saved: called with {}, it differs from its record: it does not call note(text=X) any more, "
-        "which is call 1 of its record"
+        "'report' was not saved: called with {}, it differs from its record: it ends as failed: ToolError: "
+        "'report' failed: 'note' is not on record with these arguments (at its line 2); "
+        "it does not call note(text=X) any more, which is call 1 of its record"
     )
 
 

@@ -79,9 +79,8 @@ async def save(
         presets=start.program.preset_names, libraries=start.program.library_set,
     )  # fmt: skip
     if problems := await _replay(runtime, program, record):
-        raise UsageError(
-            f"{name!r} was not saved: called with {dict(arguments)!r}, it differs from its record: {problems[0]}"
-        )
+        call = f"called with {dict(arguments)!r}, it differs from its record"
+        raise UsageError(f"{name!r} was not saved: {call}: {'; '.join(problems[:2])}")
     return library.write(program, record, tenant, proposed=proposed)
 
 

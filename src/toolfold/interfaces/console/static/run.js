@@ -118,7 +118,7 @@ export async function run(main, { id, item, isCurrent }) {
       copyButton("Copy id", id, "the id"), ["html", "json"].map((kind) => h("a", { class: "small", href: `api/executions/${encodeURIComponent(id)}/download?format=${kind}`, download: "" }, `Download ${kind.toUpperCase()}`)), h("span", { class: "grow" }),
       asking && !status() ? h("a", { href: "#/inbox" }, `${plural(asking, "call")} in the inbox`) : null,
       execution.state !== "ended" && execution.may_act ? h("button", { class: "bad", type: "button", onclick: cancel }, "Cancel") : null,
-      status === "finished" && execution.may_act && !execution.is_direct && execution.language !== "bash" && story.calls.length ? h("button", { type: "button", id: "save", onclick: () => { location.hash = `#/runs/${encodeURIComponent(id)}/save`; } }, "Save as a tool") : null,
+      status() === "finished" && execution.may_act && !execution.is_direct && execution.language !== "bash" && story.calls.length ? h("button", { type: "button", id: "save", onclick: () => { location.hash = `#/runs/${encodeURIComponent(id)}/save`; } }, "Save as a tool") : null,
       h("button", { class: "main", type: "button", id: "rerun", disabled: missing || !execution.may_act || execution.state !== "ended", title: why, onclick: () => { location.hash = `#/runs/${encodeURIComponent(id)}/rerun`; } }, "Rerun with a fix"));
     const fact = (name, text) => (text ? h("span", {}, `${name} `, h("b", {}, text)) : null);
     const spent = execution.outcome?.seconds ?? Date.now() / 1000 - execution.began_at;
