@@ -121,11 +121,11 @@ class Runtime(fork_safety.ProcessOwned):
         self._ledger, self._has_own_ledger = resolve_ledger(settings.ledger)
         learning = create_learning(settings.learn, self._ledger, settings.embedder)
         steps = (*(wrappers(policy=policy) if settings.steps is None else settings.steps), learning.wrap)
-        self.programs = settings.programs
+        self._programs = settings.programs
         self._tools = tuple(map(as_tool, tools))
         self._offered: dict[str, tuple[object, ExecutionPlanner]] = {}
         self._shares_router = False
-        self._make_offer = partial(RuntimeTools, policy=policy, steps=steps, learning=learning)
+        self._make_offer = partial(RuntimeTools, policy=policy, steps=steps, learning=learning, programs=self._programs)
         offer = self._make_offer(self._tools)
         self._engine = chosen_engine(settings.engine, settings.engine_options, engine_settings)
         services = Services(
@@ -151,9 +151,11 @@ class Runtime(fork_safety.ProcessOwned):
         self._live = LiveExecutions(
             self._engine, self.sessions, settings.paused_limits or PausedLimits(), settings.before_files
         )
-        self.executions = ExecutionControl(self._live, self._engine, self._ledger, self.resume, settings.languages)
-        if self.programs is not None:
-            self.programs.bind(self)
+        self.executions = ExecutionControl(
+            self._live, self._engine, self._ledger, self._limits, self.resume, settings.languages
+        )
+        if self._programs is not None:
+            self._programs.bind(self)
 
     async def __aenter__(self) -> Self:
         self._check_process()
@@ -183,37 +185,18 @@ class Runtime(fork_safety.ProcessOwned):
         await self.__aexit__(None, None, None)
 
     @property
-    def engine(self) -> Engine:
-        """What runs its programs."""
-        return self._engine
-
-    @property
-    def ledger(self) -> Ledger:
-        """Where its executions are on record."""
-        return self._ledger
-
-    @property
-    def limits(self) -> Limits:
-        """Of programs that are given none of their own."""
-        return self._limits
-
-    def with_saved_texts(self, text: str, tenant: str = "") -> str:
-        """A text, followed by those of the saved programs that it mentions, whose tools it may call."""
-        return text if self.programs is None else self.programs.with_mentioned(text, tenant)
-
-    @property
     def _planner(self) -> ExecutionPlanner:
         return self._planner_of("")
 
     def _planner_of(self, tenant: str) -> ExecutionPlanner:
         """With the saved programs that the tenant has now."""
-        if self.programs is None or self._shares_router or not self._engine.capabilities.has_saved_programs:
+        if self._programs is None or self._shares_router or not self._engine.capabilities.has_saved_programs:
             return self._base_planner
-        owner, revision = self.programs.revision(tenant)
+        owner, revision = self._programs.revision(tenant)
         known = self._offered.get(owner)
         if known is None or known[0] != revision:
             base = self._base_planner
-            saved = partial(self.programs.tools, policy=base.offer.policy, tenant=owner)
+            saved = partial(self._programs.tools, policy=base.offer.policy, tenant=owner)
             known = self._offered[owner] = revision, base.offering(self._make_offer(self._tools, saved_programs=saved))
         return known[1]
 
@@ -222,7 +205,7 @@ class Runtime(fork_safety.ProcessOwned):
         """Tools that programs may call."""
         return self._planner.offer.specs
 
-    def tools_of(self, tenant: str, *, hidden: Collection[str] = ()) -> tuple[ToolSpec, ...]:
+    def _tools_of(self, tenant: str, *, hidden: Collection[str] = ()) -> tuple[ToolSpec, ...]:
         """Tools that the programs of a tenant may call, its own saved programs among them."""
         return self._planner_of(tenant).offer.granted((), hidden)
 
@@ -411,9 +394,9 @@ class Runtime(fork_safety.ProcessOwned):
         if isinstance(plan, Outcome):
             return plan  # rejected: nothing ran
         step = await self._open(self._live.add(plan, planner.services))
-        if self.programs is None or not isinstance(step, Outcome):
+        if self._programs is None or not isinstance(step, Outcome):
             return step
-        hint = self.programs.hint_on(text, step, request.options.tenant)
+        hint = self._programs.hint_on(text, step, request.options.tenant)
         return dataclasses.replace(step, hints=(*step.hints, hint)) if hint else step
 
     async def _advance(self, execution: Execution) -> Paused | Outcome:

@@ -10,7 +10,7 @@ from toolfold.interfaces.http.settings import Settings
 
 async def test_the_program_of_a_run_is_saved_tested_and_called(tmp_path: Path) -> None:
     tools = Tools()
-    async with opened(tmp_path, tools.all()) as runtime, served(runtime, runtime.ledger) as console:
+    async with opened(tmp_path, tools.all()) as runtime, served(runtime, runtime.executions.ledger) as console:
         outcome = await ran(runtime)
         path = f"executions/{outcome.execution_id}"
         proposed = (await console.get(f"{path}/parameters"))["parameters"]
@@ -41,7 +41,7 @@ async def test_the_program_of_a_run_is_saved_tested_and_called(tmp_path: Path) -
 async def test_a_proposal_is_called_by_nobody_until_it_is_accepted(tmp_path: Path) -> None:
     async with (
         opened(tmp_path, library={"models_may": "propose"}) as runtime,
-        served(runtime, runtime.ledger) as console,
+        served(runtime, runtime.executions.ledger) as console,
     ):
         await ran(runtime)
         text = "await save_program(name='report', description='Total.', parameters={'month': 3})"
@@ -63,7 +63,7 @@ async def test_a_proposal_is_called_by_nobody_until_it_is_accepted(tmp_path: Pat
 async def test_a_read_only_console_shows_programs_and_changes_none(tmp_path: Path) -> None:
     async with opened(tmp_path) as runtime:
         program = await saved(runtime)
-        async with served(runtime, runtime.ledger, may_act=False) as console:
+        async with served(runtime, runtime.executions.ledger, may_act=False) as console:
             page = await console.get("programs")
             answer = await console.post(f"programs/{program.name}/test", {})
 
@@ -75,7 +75,7 @@ async def test_a_tenant_sees_and_saves_its_own_beside_the_shared_ones(tmp_path: 
     async with opened(tmp_path) as runtime:
         await saved(runtime, "shared_one")
         own = await ran(runtime, tenant="a")
-        async with served(runtime, runtime.ledger, auth=auth, signs_in=False) as console:
+        async with served(runtime, runtime.executions.ledger, auth=auth, signs_in=False) as console:
             seen = {}
             for tenant in ("a", "b"):
                 console.client.headers["x-api-key"] = f"key-{tenant}"

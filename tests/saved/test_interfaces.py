@@ -56,9 +56,9 @@ async def test_a_program_finds_and_calls_it_at_every_interface(config_file: Path
 async def test_a_caller_who_may_not_use_its_tool_is_not_offered_it_at_any_interface(config_file: Path) -> None:
     config_file.write_text(CONFIG.replace("[own.py]", "[own.py], block: [double]"))
 
-    seen = {name: await interface(config_file, "print(await quadruple(n=5))") for name, interface in INTERFACES.items()}
+    seen = {name: await interface(config_file, "print(await quadruple(n=30864197))") for name, interface in INTERFACES.items()}
 
-    assert {name: "20" in said for name, said in seen.items()} == dict.fromkeys(INTERFACES, False), seen
+    assert {name: "123456788" in said for name, said in seen.items()} == dict.fromkeys(INTERFACES, False), seen
 
 
 @pytest.mark.long

@@ -206,6 +206,6 @@ async def test_a_library_without_a_folder_and_a_runtime_without_a_library_say_so
     with pytest.raises(UsageError, match="a library of programs needs a folder"):
         programs.ProgramLibrary()
     async with opened(tmp_path) as runtime:
-        runtime.programs = None
+        runtime.catalog.programs = None
         with pytest.raises(UsageError, match="no folder for saved programs; name one in the config"):
             await programs.verify(runtime)

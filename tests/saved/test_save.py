@@ -81,7 +81,7 @@ async def test_a_program_is_saved_again_as_the_next_version_and_the_former_one_s
     async with opened(tmp_path) as runtime:
         await saved(runtime)
         second = await saved(runtime, parameters=["month"])
-        library = runtime.programs
+        library = runtime.catalog.programs
         assert isinstance(library, programs.ProgramLibrary)
         diff = library.diff("report")
 
@@ -140,7 +140,7 @@ async def test_only_a_program_on_record_that_finished_can_be_saved(tmp_path: Pat
     async with opened(tmp_path) as runtime:
         failed = await runtime.run("await expenses(month=1, department='x')\n1 / 0")
         await runtime.call("note", {"text": "x"})
-        direct = (await runtime.ledger.list(limit=1))[0].execution_id
+        direct = (await runtime.executions.ledger.list(limit=1))[0].execution_id
         reasons = []
         for execution_id in (failed.execution_id, direct, "feed"):
             with pytest.raises(UsageError) as caught:

@@ -57,7 +57,7 @@ async def test_a_model_proposes_for_its_own_tenant(tmp_path: Path) -> None:
         for tenant in ("a", "b"):
             await runtime.run(f"await note(text='{tenant}')", tenant=tenant)
         said = await runtime.run("await save_program(name='mine', description='x')", tenant="a")
-        library = runtime.programs
+        library = runtime.catalog.programs
         assert isinstance(library, programs.ProgramLibrary)
         proposals = {tenant: library.proposals(tenant) for tenant in ("a", "b", "")}
 

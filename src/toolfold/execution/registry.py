@@ -23,7 +23,7 @@ from toolfold.execution.pauses import PausedLimits, PausedMemory
 from toolfold.execution.program_output import OutputWatch, Part, Place
 from toolfold.execution.recorded_history import RecordedExecution, end_recorded, read_recorded
 from toolfold.ledger import base
-from toolfold.models import Call, Language, LibrarySet, Outcome, Paused, Problem, Reply, Status
+from toolfold.models import Call, Language, LibrarySet, Limits, Outcome, Paused, Problem, Reply, Status
 from toolfold.sessions import Sessions, bound_names
 from toolfold.tools.router_steps import NOBODY_CAN_APPROVE
 from toolfold.tools.tool import Decision
@@ -311,13 +311,15 @@ class ExecutionControl(fork_safety.ProcessOwned):
     """A runtime's executions by their ids, for interfaces (`Runtime.executions`). Unknown ids are ignored."""
 
     def __init__(
-        self, live: LiveExecutions, engine: Engine, ledger: Ledger, resume: Callable[..., Step],
+        self, live: LiveExecutions, engine: Engine, ledger: Ledger, limits: Limits, resume: Callable[..., Step],
         languages: frozenset[Language] | None = None,
     ) -> None:  # fmt: skip
         self._executions = live
         self._languages = languages
-        self._engine = engine
-        self._ledger = ledger
+        self.engine = engine
+        self.ledger = ledger
+        self.limits = limits
+        """Of programs that are given none of their own."""
         self.resume = resume
         self._background: dict[str, BackgroundExecution] = {}
         """Those that run or are paused, by id."""
@@ -381,12 +383,12 @@ class ExecutionControl(fork_safety.ProcessOwned):
 
     async def recorded(self, execution_id: str) -> RecordedExecution | None:
         """What is on record of an execution, whichever process holds it; `None` if nothing is."""
-        history = await self._ledger.load(execution_id)
+        history = await self.ledger.load(execution_id)
         return None if history is None else read_recorded(history)
 
     async def end_recorded(self, execution_id: str, status: Status = "cancelled") -> bool:
         """End an execution that no process holds; false if one does, or it has ended already."""
-        return await end_recorded(self._ledger, execution_id, status)
+        return await end_recorded(self.ledger, execution_id, status)
 
     # reading along
 
@@ -463,8 +465,8 @@ class ExecutionControl(fork_safety.ProcessOwned):
     @property
     def shell_profile(self) -> str:
         """What outcomes of bash programs say of their isolation; empty if this engine runs none."""
-        runs_bash = "bash" in self._engine.capabilities.languages
-        return isolation_of("bash", self._engine.isolation) if runs_bash else ""
+        runs_bash = "bash" in self.engine.capabilities.languages
+        return isolation_of("bash", self.engine.isolation) if runs_bash else ""
 
     async def preload(self, library_set: LibrarySet) -> None:
         """Have guests with these libraries wait for programs, where the engine can."""
@@ -479,4 +481,4 @@ class ExecutionControl(fork_safety.ProcessOwned):
     @property
     def _stocked(self) -> Stocked | None:
         self._check_process()
-        return self._engine.capabilities.stocked
+        return self.engine.capabilities.stocked

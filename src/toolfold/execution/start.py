@@ -16,7 +16,7 @@ from toolfold.errors import ToolfoldError, UsageError
 from toolfold.events import ProgramRejected
 from toolfold.execution.outcome import code_size, context_saved, isolation_of
 from toolfold.execution.recorded_history import ReplayHistory, Rerun, history_of, put_on_record, take_over
-from toolfold.execution.request import ExecutionPlan, RunRequest, Services, short
+from toolfold.execution.request import ExecutionPlan, ProgramSource, RunRequest, Services, short
 from toolfold.ledger.base import ExecutionFilter, Ledger
 from toolfold.models import (
     OWN_SETS,
@@ -64,9 +64,10 @@ class RuntimeTools:
 
     def __init__(
         self, tools: Iterable[Tool], policy: Policy, steps: Sequence[Wrapper], learning: Learning, *,
-        router: Router | None = None, saved_programs: Callable[[Catalog], Iterable[Tool]] | None = None,
+        router: Router | None = None, programs: ProgramSource | None = None,
+        saved_programs: Callable[[Catalog], Iterable[Tool]] | None = None,
     ) -> None:  # fmt: skip
-        self.learning = learning
+        self.learning, self.programs = learning, programs
         catalog = Catalog(tools)
         if saved_programs is not None and router is None:
             catalog = catalog.with_tools(saved_programs(catalog))
@@ -91,6 +92,10 @@ class RuntimeTools:
         """Tools that may be called directly, without a program."""
         specs = self.router.catalog.specs if self._has_tools else ()
         return tuple(spec for spec in specs if spec.allowed_callers != "code")
+
+    def with_saved_texts(self, text: str, tenant: str = "") -> str:
+        """A text, followed by those of the saved programs that it mentions, whose tools it may call."""
+        return text if self.programs is None else self.programs.with_mentioned(text, tenant)
 
     def index(self) -> Index:
         """Made on first use: 10,000 tools take half a second."""

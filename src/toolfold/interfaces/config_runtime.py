@@ -166,7 +166,7 @@ class BridgedRuntime(Runtime):
         self, text: str, *, options: ProgramOptions | None = None, **keywords: Unpack[ProgramKeywords]
     ) -> Outcome:
         """As in the runtime, with the servers' tools that the tenant may call."""
-        await self._wait_for_servers(self.with_saved_texts(text))
+        await self._wait_for_servers(self.catalog.with_saved_texts(text))
         return await super().run(text, options=self._hiding(merge_options(ProgramOptions, options, keywords)))
 
     # Any: one of two types, as in the runtime.
@@ -175,7 +175,7 @@ class BridgedRuntime(Runtime):
         **keywords: Unpack[StartKeywords],
     ) -> Any:  # fmt: skip
         """As in the runtime, with the servers' tools that the tenant may call."""
-        await self._wait_for_servers(self.with_saved_texts(text))
+        await self._wait_for_servers(self.catalog.with_saved_texts(text))
         options = self._hiding(merge_options(StartOptions, options, keywords))
         return await (
             super().start(text, background=True, options=options)
@@ -237,7 +237,7 @@ class BridgedRuntime(Runtime):
 
     def _index_for(self, tenant: str) -> Index:
         """The tools that a search finds: only those that the tenant may call."""
-        specs = self.tools_of(tenant, hidden=self.hidden_from(tenant))
+        specs = self._tools_of(tenant, hidden=self.hidden_from(tenant))
         if specs not in self._indexes:
             self._indexes[specs] = Index([spec for spec in specs if spec.name != SEARCH_SPEC.name])
         return self._indexes[specs]

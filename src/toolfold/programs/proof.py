@@ -62,7 +62,7 @@ async def save(
     """
     library = library_of(runtime)
     check_name(name)
-    history = await history_of(runtime.ledger, execution_id)
+    history = await history_of(runtime.executions.ledger, execution_id)
     start = history.start_record
     if start.tenant != tenant and tenant:
         raise UsageError(f"no execution {execution_id!r} in the ledger; it was cancelled or never existed")
@@ -86,7 +86,7 @@ async def save(
 
 async def proposals_of(runtime: Runtime, execution_id: str) -> list[Proposal]:
     """The literals of an execution's program that could become parameters."""
-    start = (await history_of(runtime.ledger, execution_id)).start_record
+    start = (await history_of(runtime.executions.ledger, execution_id)).start_record
     return propose_parameters(start.program.text, start.tools)
 
 
@@ -115,8 +115,8 @@ async def rerecord(runtime: Runtime, name: str, *, tenant: str = "") -> SavedPro
     outcome = await runtime.run(lines + program.text, options=ProgramOptions(title=name, tenant=tenant))
     if outcome.status != "finished":
         raise UsageError(f"{name!r} did not finish: {outcome.problem}")
-    await runtime.ledger.flush(outcome.execution_id)
-    history = await history_of(runtime.ledger, outcome.execution_id)
+    await runtime.executions.ledger.flush(outcome.execution_id)
+    history = await history_of(runtime.executions.ledger, outcome.execution_id)
     new = _record_of(history, program.text, record.arguments, outcome)
     tools = {spec.name: fingerprint(spec) for spec in new.tools}
     program = SavedProgram(
@@ -149,9 +149,9 @@ def library_of(runtime: Runtime) -> ProgramLibrary:
     Raises:
         UsageError: It has none.
     """
-    if not isinstance(runtime.programs, ProgramLibrary):
+    if not isinstance(runtime.catalog.programs, ProgramLibrary):
         raise UsageError("no folder for saved programs; name one in the config, as in programs: {folders: [programs]}")
-    return runtime.programs
+    return runtime.catalog.programs
 
 
 # --- records -------------------------------------------------------------------------------------
@@ -289,7 +289,11 @@ async def _replay(runtime: Runtime, program: SavedProgram, record: ProgramRecord
 
     tools = [recorded_tool(spec) for spec in record.tools if spec.name != program.name]
     settings = RuntimeSettings(
-        engine=BorrowedEngine(runtime.engine), learn=False, telemetry=False, steps=(), limits=runtime.limits
+        engine=BorrowedEngine(runtime.executions.engine),
+        learn=False,
+        telemetry=False,
+        steps=(),
+        limits=runtime.executions.limits,
     )
     async with Runtime([*tools, program.as_tool()], settings=settings) as replaying:
         text = f"await tools.{program.name}(**{dict(record.arguments)!r})"
@@ -360,7 +364,7 @@ def save_tool(runtime: Runtime, library: ProgramLibrary) -> Tool:
             program = await save(
                 runtime,
                 arguments.get("execution_id")
-                or await last_finished(runtime.ledger, tenant, running=context.execution_id),
+                or await last_finished(runtime.executions.ledger, tenant, running=context.execution_id),
                 arguments["name"], description=arguments["description"],
                 parameters=arguments.get("parameters") or {}, tenant=tenant, proposed=is_proposal,
             )  # fmt: skip

@@ -269,7 +269,7 @@ class ProgramRoutes(Routes):
     async def programs(self, request: Request) -> Response:
         """Saved programs, with what no longer fits the record of each, and proposals of models."""
         viewer = await self._access.viewer(request)
-        folders, tenant = self._runtime.programs, viewer.tenant or ""
+        folders, tenant = self._runtime.catalog.programs, viewer.tenant or ""
         if not isinstance(folders, ProgramFolders):
             return json_response(200, {"has_library": False, "programs": [], "proposals": [], "may_act": False})
         specs = self._runtime.tools

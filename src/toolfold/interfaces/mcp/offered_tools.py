@@ -305,7 +305,7 @@ class Offer:
 
     async def wait_for_mentioned(self, text: str) -> None:
         """Wait until the servers that a program mentions have listed their tools or failed; all, if it searches."""
-        text = self._runtime.with_saved_texts(text)
+        text = self._runtime.catalog.with_saved_texts(text)
         connecting_names = self._connecting()
         if SEARCH_NAME in text:
             # Here and not in its call: what it finds must be among the tools that the program starts with.

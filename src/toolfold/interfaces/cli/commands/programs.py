@@ -110,8 +110,8 @@ def _save(
         from toolfold.programs.parameters import propose_parameters
         from toolfold.programs.proof import last_finished, save
 
-        execution_id = await last_finished(runtime.ledger, tenant) if id == "last" else id
-        start = (await load(runtime.ledger, execution_id)).start_record
+        execution_id = await last_finished(runtime.executions.ledger, tenant) if id == "last" else id
+        start = (await load(runtime.executions.ledger, execution_id)).start_record
         program = await save(
             runtime, start.execution_id, name, description=description, parameters=wanted, tenant=tenant
         )

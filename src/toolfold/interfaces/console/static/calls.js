@@ -117,7 +117,7 @@ export function drawCall(place, { execution_id: id, began_at: began }, call, kno
 
 const KEYWORDS = new Set("False None True and as assert async await break class continue def del elif else except finally for from global if import in is lambda nonlocal not or pass raise return try while with yield".split(" "));
 
-// The call as a program writes it; what is no name of an argument stands in `**{}`.
+// The call as a program writes it; keys that cannot be names of arguments stand in `**{}`.
 export function python(name, json) {
   const entries = Object.entries(json);
   const isName = ([key]) => /^[A-Za-z_]\w*$/.test(key) && !KEYWORDS.has(key);
