@@ -100,7 +100,7 @@ def test_runs_have_names_and_the_programs_of_a_conversation_are_on_one_page(page
     page.get_by_role("button", name="Remove the filter tag eu").click()
     expect(page.locator(".run")).to_have_count(3)
     page.locator(".run", has_text="Step 1").click()
-    page.get_by_role("link", name="c-17").click()
+    page.get_by_role("link", name="c-17", exact=True).click()
 
     expect(page.locator("tbody a")).to_have_text(["Step 1", "Step 2"])
     expect(page.locator(".facts")).to_contain_text("2 programs2 calls")
@@ -151,6 +151,8 @@ def test_calls_are_filtered_sorted_and_walked_through_with_the_keyboard(page: Pa
     page.locator(".run").click()
     call, shown = page.locator("#call"), page.locator(".calls-list")
     expect(page.locator('.call[data-key="10"]')).to_contain_text("could not convert")
+    shown.scroll_into_view_if_needed()
+    expect(page.locator('.call[data-key="10"]')).to_be_in_viewport(ratio=0.9)
     expect(page.locator('.call[data-key="9"]')).to_contain_text('text="1.5"')
 
     page.keyboard.press("n")
@@ -166,6 +168,7 @@ def test_calls_are_filtered_sorted_and_walked_through_with_the_keyboard(page: Pa
         expect(call).to_have_attribute("data-call", number)
     page.get_by_label("Filter calls").fill("number=7")
     expect(shown).to_have_attribute("data-count", "1")
+    expect(page.locator(".call")).to_have_count(1)
     expect(page.locator(".call")).to_contain_text("number=7")
     page.get_by_label("Filter calls").fill("nothing of that")
     expect(shown).to_have_attribute("data-count", "0")
@@ -339,6 +342,7 @@ def test_the_timeline_zooms_with_keyboard_and_mouse_and_its_legend_filters(page:
         return tuple(float(str(fall.get_attribute(name))) for name in ("data-from", "data-until"))  # type: ignore[return-value]
 
     _, end = sight()
+    page.locator(".calls-list").evaluate("one => { one.scrollTop = 0; }")
     page.locator('.call[data-key="1"]').click()
     canvas.focus()
     page.keyboard.press("+")

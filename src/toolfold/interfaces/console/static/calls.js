@@ -104,7 +104,7 @@ export function drawCall(place, { execution_id: id, began_at: began }, call, kno
   h("div", { class: "body stack" },
     h("div", { class: "row copies" }, copyButton("Copy link", () => new URL(callAddress(id, call.id), location.href).href, "the link"),
       used?.json === undefined ? null : [copyButton("Copy arguments", () => write(used.json, 2), "the arguments"), copyButton("Copy as Python", () => python(call.python_name, used.json), "the call")],
-      call.reply?.json === undefined ? null : copyButton("Copy reply", () => write(call.reply.json, 2), "the reply"),
+      call.error || call.reply?.json === undefined ? null : copyButton("Copy reply", () => write(call.reply.json, 2), "the reply"),
       call.error ? copyButton("Copy error", call.error, "the error") : null),
     call.hidden ? h("div", { class: "muted" }, "Arguments and replies are hidden by the config.") : null,
     asking ? part("Approval", waiting(began + askedAt, expires && began + expires), " · ", h("a", { href: "#/inbox" }, "decide in the inbox")) : null,

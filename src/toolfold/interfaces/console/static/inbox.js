@@ -105,7 +105,7 @@ export async function inbox(main) {
         h("span", { class: "row" },
           h("button", { class: "good small", type: "button", id: `approve-${tool}`, title: why, disabled: !mayAct || !readable.length, onclick: () => decide(readable, { approved: true }) }, isCut && readable.length ? `Approve ${readable.length} of ${ones.length}` : `Approve all ${ones.length}`),
           h("button", { class: "bad small", type: "button", disabled: !mayAct, onclick: () => deny(ones) }, "Deny all"))),
-      h("div", { class: "wide" }, h("table", {}, h("thead", {}, h("tr", {}, h("th", {}, "Run"), h("th", {}, "Line"), differing.map((name) => h("th", {}, name)), h("th", {}, h("span", { class: "muted" }, "")))),
+      h("div", { class: "wide" }, h("table", {}, h("thead", {}, h("tr", {}, h("th", {}, "Run"), h("th", {}, "Line"), differing.map((name) => h("th", {}, name)), h("th", {}, "Decision"))),
         h("tbody", {}, ones.map((one) => [row(one, differing, readable.includes(one)), key(one) === selected ? whole(one, differing.length + 3) : null])))));
     }));
     place.querySelector('[aria-selected="true"]')?.scrollIntoView({ block: "nearest" });

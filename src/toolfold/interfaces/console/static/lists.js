@@ -19,6 +19,8 @@ export class LongList {
 
   show(items) {
     this.items = items;
+    // At once, or there would be no room yet to scroll to the row that is revealed.
+    this.space.style.height = `${items.length * this.height}px`;
     if (this.most) this.element.style.height = `${Math.min(this.most, Math.max(1, items.length) * this.height)}px`;
     this.schedule();
   }
@@ -43,7 +45,6 @@ export class LongList {
     const { scrollTop, clientHeight } = this.element;
     const first = Math.max(0, Math.floor(scrollTop / this.height) - 4);
     const last = Math.min(this.items.length, Math.ceil((scrollTop + clientHeight) / this.height) + 4);
-    this.space.style.height = `${this.items.length * this.height}px`;
     const rows = [];
     const add = (index) => {
       const row = this.draw(this.items[index], index);

@@ -87,10 +87,10 @@ export async function run(main, { id, item, isCurrent }) {
   const overTime = h("div", { class: "panel" }, h("header", {}, h("h2", {}, "Calls over time"), count, h("span", { class: "grow" }), legend, fall.buttons), fall.legend, fall.element);
   fall.onPick = (tools) => list.pick(tools);
   const printed = h("div", { class: "panel" }, h("header", {}, h("h2", {}, "Output")), output);
-  const aside = h("div", { class: "stack" }, detail, list.element, saved);
+  const aside = h("div", { class: "stack" }, detail, list.element);
   const split = h("div", { class: "split" },
     h("div", { class: "stack" },
-      h("div", { class: "panel" }, h("header", {}, h("h2", {}, "Program"), h("span", { class: "muted small" }, `${execution.language === "bash" ? "bash, " : ""}${plural(rows.length, "line")}`), h("span", { class: "grow" }), copyButton("Copy", execution.program, "the program")), h("div", { class: "code-view", tabindex: "0", role: "region", "aria-label": "Program" }, rows)), printed), aside);
+      h("div", { class: "panel" }, h("header", {}, h("h2", {}, "Program"), h("span", { class: "muted small" }, `${execution.language === "bash" ? "bash, " : ""}${plural(rows.length, "line")}`), h("span", { class: "grow" }), copyButton("Copy", execution.program, "the program")), h("div", { class: "code-view", tabindex: "0", role: "region", "aria-label": "Program" }, rows)), printed, saved), aside);
   fill(main, crumbs, facts, problem, overTime, split);
 
   // What a run does not have is not shown empty: of a rejected one there is the program and its problem.
@@ -100,7 +100,7 @@ export async function run(main, { id, item, isCurrent }) {
     for (const part of [overTime, list.element]) part.hidden = noCalls;
     detail.hidden = noCalls && !item;
     for (const part of [printed, saved]) part.hidden = nothingRan;
-    aside.hidden = nothingRan && detail.hidden;
+    aside.hidden = noCalls && detail.hidden;
     split.classList.toggle("single", aside.hidden);
   }
 

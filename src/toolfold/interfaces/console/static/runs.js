@@ -35,6 +35,7 @@ export async function runs(main, { query }) {
   const stats = h("div", { class: "stats" });
   const filters = h("form", { class: "filters", role: "search", onsubmit: (event) => event.preventDefault() });
   const list = new LongList({ height: 54, className: "list", draw: drawRow, keyOf: (row) => row.execution_id, onEnd: more, label: "Executions" });
+  list.element.setAttribute("role", "group");
   const heads = ["Status", "Program", "Calls over time", "Calls", "Duration", "Context saved"].map((text) => h("span", {}, text));
   const body = h("div", { class: "panel", id: "runs" }, h("div", { class: "head" }, heads), list.element);
   fill(main, h("h1", { class: "crumbs" }, "Runs"), stats, filters, body);
@@ -183,7 +184,7 @@ function drawRow(row) {
     : h("span", { class: row.saved_bytes > 0 ? "gain" : "loss" }, bytes(row.saved_bytes));
   const named = [row.title && row.first_line, ...(row.tags ?? []).map((tag) => `#${tag}`), row.user, row.model, row.conversation && `conversation ${row.conversation.slice(0, 24)}`];
   const sub = [row.interface || "–", ago(row.began_at), row.session && `session ${row.session}`, row.tenant && `tenant ${row.tenant}`, ...named];
-  return h("a", { class: "run", role: "listitem", href: `#/runs/${encodeURIComponent(row.execution_id)}` },
+  return h("a", { class: "run", href: `#/runs/${encodeURIComponent(row.execution_id)}` },
     pill(row),
     h("div", { class: "line" }, h("div", { class: row.title ? "line" : "mono line" }, row.title ? h("b", {}, row.title) : row.first_line || "(empty)"), h("div", { class: "sub" }, sub.filter(Boolean).join(" · "))),
     lanes(row),

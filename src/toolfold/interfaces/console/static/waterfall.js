@@ -16,7 +16,7 @@ export class Waterfall {
     this.brush = h("div", { class: "brush", hidden: true });
     this.element = h("div", { class: "fall" }, this.scroll, this.brush, this.tip);
     const button = (text, label, act) => h("button", { class: "small", type: "button", "aria-label": label, title: label, onclick: act }, text);
-    this.buttons = h("span", { class: "zoom" }, button("+", "Zoom in (+)", () => this.zoom(0.5)), button("−", "Zoom out (−)", () => this.zoom(2)), button("Fit", "Show all (0)", () => this.fit()));
+    this.buttons = h("span", { class: "zoom" }, button("+", "Zoom in (+)", () => this.zoom(0.5)), button("−", "Zoom out (−)", () => this.zoom(2)), button("Fit", "Fit all (0)", () => this.fit()));
     this.legend = h("div", { class: "legend tools-legend", role: "group", "aria-label": "Tools" });
     this.onSelect = onSelect;
     this.onPick = () => {};
