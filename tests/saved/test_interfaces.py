@@ -56,7 +56,8 @@ async def test_a_program_finds_and_calls_it_at_every_interface(config_file: Path
 async def test_a_caller_who_may_not_use_its_tool_is_not_offered_it_at_any_interface(config_file: Path) -> None:
     config_file.write_text(CONFIG.replace("[own.py]", "[own.py], block: [double]"))
 
-    seen = {name: await interface(config_file, "print(await quadruple(n=30864197))") for name, interface in INTERFACES.items()}
+    text = "print(await quadruple(n=30864197))"
+    seen = {name: await interface(config_file, text) for name, interface in INTERFACES.items()}
 
     assert {name: "123456788" in said for name, said in seen.items()} == dict.fromkeys(INTERFACES, False), seen
 
@@ -111,15 +112,15 @@ async def test_a_model_proposes_over_http_and_its_tenant_calls_it_once_it_is_acc
 
     ran = await serve(config_file, "print(await double(n=await quadruple(n=3)))")
     said = await serve(config_file, saving)
-    before = await serve(config_file, "print(await octuple(n=5))")
+    before = await serve(config_file, "print(await octuple(n=12345678))")
     folders = programs.ProgramLibrary(config_file.parent / "programs")
     folders.accept("octuple", "acme")
-    after = await serve(config_file, "print(await octuple(n=5))")
+    after = await serve(config_file, "print(await octuple(n=12345678))")
 
     assert (ran.strip(), said.strip()) == (
         "24", "'octuple' is proposed; it can be called once a person accepts it; parameters: n",
     )  # fmt: skip
-    assert ("40" in before, after.strip()) == (False, "40")
+    assert ("98765424" in before, after.strip()) == (False, "98765424")
     assert [program.name for program in folders.programs("other")] == ["quadruple"]
 
 
