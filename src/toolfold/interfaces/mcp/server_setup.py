@@ -7,8 +7,9 @@ import hmac
 import logging
 import os
 import sys
+import threading
 from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import Final, Self, TypeAlias, cast
@@ -246,6 +247,7 @@ class _TokenMiddleware:
 # Stdin as lines that a signal can interrupt: the SDK reads it in a thread, which only the client can end.
 
 LONGEST_LINE_BYTES: Final = 64 * 1024 * 1024
+_CHUNK_BYTES: Final = 64 * 1024
 
 
 @asynccontextmanager
@@ -255,7 +257,7 @@ async def stdin_lines(before: bytes = b"") -> AsyncIterator[anyio.AsyncFile[str]
     While this is open, file descriptor 0 is the null device: what tools start reads nothing.
     """
     # An event loop cannot wait for a file of a disk or the null device: they are always ready.
-    if not is_pipe(sys.stdin.fileno()) and not (sys.platform != "win32" and sys.stdin.isatty()):
+    if sys.platform != "win32" and not is_pipe(sys.stdin.fileno()) and not sys.stdin.isatty():
         yield None
         return
     private, null = os.dup(0), os.open(os.devnull, os.O_RDONLY)
@@ -263,6 +265,11 @@ async def stdin_lines(before: bytes = b"") -> AsyncIterator[anyio.AsyncFile[str]
     os.close(null)
     reader = asyncio.StreamReader(limit=LONGEST_LINE_BYTES)
     reader.feed_data(before)
+    if sys.platform == "win32":
+        threading.Thread(target=_feed, args=[reader, asyncio.get_running_loop(), private], daemon=True).start()
+        # To close it would wait for the thread, which the client alone can end; the process does not.
+        yield cast("anyio.AsyncFile[str]", _decode_lines(reader))
+        return
     transport, _ = await asyncio.get_running_loop().connect_read_pipe(
         lambda: asyncio.StreamReaderProtocol(reader), os.fdopen(os.dup(private), "rb", buffering=0)
     )
@@ -272,10 +279,18 @@ async def stdin_lines(before: bytes = b"") -> AsyncIterator[anyio.AsyncFile[str]
     finally:
         transport.close()
         # Shared with whoever started us, who may not expect what the loop made of it.
-        if sys.platform != "win32":
-            os.set_blocking(private, True)
+        os.set_blocking(private, True)
         os.dup2(private, 0)
         os.close(private)
+
+
+def _feed(reader: asyncio.StreamReader, loop: asyncio.AbstractEventLoop, descriptor: int) -> None:
+    """In a thread, where an event loop cannot wait for a pipe."""
+    with suppress(RuntimeError):  # the loop is closed
+        with suppress(OSError):
+            while chunk := os.read(descriptor, _CHUNK_BYTES):
+                loop.call_soon_threadsafe(reader.feed_data, chunk)
+        loop.call_soon_threadsafe(reader.feed_eof)
 
 
 async def _decode_lines(reader: asyncio.StreamReader) -> AsyncIterator[str]:
