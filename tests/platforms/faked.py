@@ -143,6 +143,10 @@ def _without_folders(function: Callable[..., Any]) -> Callable[..., Any]:
     return refuse
 
 
+_BY_FOLDER: Final = ("shutil", "tempfile")
+"""Modules that open folders on Linux, to delete trees and to make temporary files, and not on Windows."""
+
+
 class _Own(threading.local):
     is_looking = False
 
@@ -163,8 +167,7 @@ def _audit_windows(event: str, arguments: tuple[Any, ...]) -> None:
     path = os.fsdecode(path)
     if path.startswith("/proc"):
         raise FileNotFoundError(2, "No such file or directory", path)
-    # Linux makes temporary files by opening their folder.
-    if event == "open" and os.path.isdir(path) and sys._getframe(1).f_globals["__name__"] != "tempfile":
+    if event == "open" and os.path.isdir(path) and sys._getframe(1).f_globals["__name__"] not in _BY_FOLDER:
         raise PermissionError(13, "Permission denied", path)
     if event in ("os.remove", "os.rename"):
         for each in (path, arguments[1]) if event == "os.rename" else (path,):

@@ -14,6 +14,7 @@ import logging
 import os
 import secrets
 import shutil
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -262,6 +263,11 @@ class FolderStore:
                 yield
             finally:
                 os.close(handle)
+                if sys.platform == "win32" and [path.name for path in folder.glob("*")] == [_LOCK]:
+                    # It was deleted, but for the file that was open.
+                    with suppress(OSError):
+                        (folder / _LOCK).unlink()
+                        folder.rmdir()
 
     def _of(self, session: str) -> Path:
         return self._folder / base64.b32encode(hashlib.sha256(session.encode()).digest()).decode().rstrip("=").lower()

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import secrets
 import stat
+import sys
 from pathlib import Path
 from typing import Final
 
@@ -20,6 +21,8 @@ class FileRefused(Exception):
 
 def read_private_file(path: Path, *, max_bytes: int) -> bytes:
     """Contents of a plain file that only this user can write; `FileRefused` for any other, or one that is too large."""
+    if sys.platform == "win32" and path.is_symlink():  # where `os.open` follows links
+        raise FileRefused("it is no plain file")
     try:
         fd = os.open(path, _READ)
     except OSError as error:

@@ -12,6 +12,7 @@ import json
 import os
 import platform
 import socket
+import sys
 import tempfile
 from collections.abc import AsyncIterator, Container, Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -114,6 +115,10 @@ class Diagnosis:
     ok: bool
 
 
+def _user() -> int:
+    return os.geteuid() if sys.platform != "win32" else -1  # which has no numbers for them
+
+
 async def examine(required: Isolation = "namespace", *, host_libraries: bool = False) -> Diagnosis:
     """Try every layer, run every attack in both tiers, and compare with what is `required`."""
     tiers = (LANDLOCK, NAMESPACE)
@@ -127,7 +132,7 @@ async def examine(required: Isolation = "namespace", *, host_libraries: bool = F
         if all(finding.ok for finding in report.findings):
             reached = tier.name
     return Diagnosis(
-        kernel=platform.release(), machine=platform.machine(), python=platform.python_version(), user=os.geteuid(),
+        kernel=platform.release(), machine=platform.machine(), python=platform.python_version(), user=_user(),
         layers=tuple(layers),
         canaries={tier.name: report.findings for tier, report in zip(tiers, reports, strict=True)},
         notes={tier.name: report.notes for tier, report in zip(tiers, reports, strict=True)},
