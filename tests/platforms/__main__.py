@@ -18,7 +18,8 @@ PART = (
     "tests/interfaces/mcp/test_stdio.py::test_the_example_runs_against_the_finance_server",
 )  # fmt: skip
 SUITES = (
-    *PART, "tests/test_runtime.py", "tests/test_durability.py", "tests/interfaces/cli", "tests/interfaces/mcp", "tests/ledger", "tests/sessions", "tests/sources", "tests/service",
+    *PART, "tests/test_runtime.py", "tests/test_durability.py", "tests/interfaces/cli", "tests/interfaces/mcp",
+    "tests/ledger", "tests/sessions", "tests/sources", "tests/service",
 )  # fmt: skip
 LINUX_ONLY = {
     "the process engine, or another one by name": (
