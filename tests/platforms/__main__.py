@@ -32,6 +32,9 @@ LINUX_ONLY = {
         "test_durability.py::test_a_program_with_threads", "test_runtime.py::test_a_program_runs_to_its_end",
         "test_runtime.py::test_a_program_with_threads_pauses_too",
     ),
+    "an interpreter that has not loaded asyncio, as the fakes do": (
+        "interfaces/cli/test_streams.py::test_ctrl_c_while_a_command_is_loading",
+    ),
     "replicas of a server": ("ledger/test_redis", "ledger/test_sqlite_processes.py", "ledger/test_ahead.py"),
 }  # fmt: skip
 """Why tests are left out: beginnings of their names."""
@@ -41,6 +44,7 @@ NOT_ON_WINDOWS = {
         "interfaces/cli/test_config_of_commands.py::test_the_console_shows", "interfaces/cli/test_terminal.py",
         "interfaces/cli/test_json.py::test_every_command_with_a_result_takes_the_option",
         "interfaces/cli/test_json.py::test_the_result_is_one_document[run --detach]",
+        "sources/test_shell.py::test_what_a_command_leaves_running_is_ended",
     ),
     "rights, links and pipes as files have them": (
         "ledger/test_sqlite.py::test_a_path_that_cannot_be", "ledger/test_sqlite.py::test_the_files_are_for_their_user",
