@@ -58,13 +58,14 @@ def main() -> None:
     parser.add_argument("--fresh", action="store_true", help="forget what earlier runs found")
     parser.add_argument("--report", action="store_true", help="print the table of earlier runs, and run nothing")
     parser.add_argument("--workers", type=int, default=2, help="programs at the same time")
+    parser.add_argument("--engine", choices=("process", "wasm"), default="process", help="where programs run")
     parser.add_argument("--results", type=Path, default=RESULTS, help="the file of rows")
     wish = parser.parse_args()
     if wish.fresh:
         wish.results.unlink(missing_ok=True)
     results = Results(wish.results)
     if not wish.report:
-        asyncio.run(measure(results, chosen(wish, results), wish.workers))
+        asyncio.run(measure(results, chosen(wish, results), wish.workers, wish.engine))
     print("\n".join(lines(results)))
     print(f"{len(results.rows)} programs, {results.wrong} wrong; each is a line of {wish.results}")
     wrong = results.wrong
@@ -92,7 +93,7 @@ def chosen(wish: argparse.Namespace, results: Results) -> Iterator[Case]:
             print(f"NOT RUN: {reason}", flush=True)
 
 
-async def measure(results: Results, cases: Iterator[Case], workers: int) -> None:
+async def measure(results: Results, cases: Iterator[Case], workers: int, engine: str) -> None:
     name, checker = tree(), Checker(())
 
     async def work(plain: Outside, here: Inside) -> None:
@@ -101,7 +102,7 @@ async def measure(results: Results, cases: Iterator[Case], workers: int) -> None
             if not len(results.rows) % _STEP:
                 print(f"{len(results.rows)} programs, {results.wrong} wrong", file=sys.stderr, flush=True)
 
-    async with outside() as plain, inside(min(workers, 4)) as here, asyncio.TaskGroup() as group:
+    async with outside() as plain, inside(min(workers, 4), engine) as here, asyncio.TaskGroup() as group:
         for _ in range(workers):
             group.create_task(work(plain, here))
 

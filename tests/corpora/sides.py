@@ -129,9 +129,10 @@ class Inside:
 
 
 @asynccontextmanager
-async def inside(warm: int = 1) -> AsyncIterator[Inside]:
-    plain = Runtime(engine="process", engine_options={"warm": warm, "host_libraries": True}, limits=LIMITS)
-    changing = Runtime(engine="process", engine_options={"warm": 1, "host_libraries": True}, limits=LIMITS)
+async def inside(warm: int = 1, engine: str = "process") -> AsyncIterator[Inside]:
+    libraries = {"host_libraries": True} if engine == "process" else {}
+    plain = Runtime(engine=engine, engine_options={"warm": warm, **libraries}, limits=LIMITS)
+    changing = Runtime(engine=engine, engine_options={"warm": 1, **libraries}, limits=LIMITS)
     async with plain, changing:
         yield Inside(plain, changing)
 

@@ -11,11 +11,13 @@ import pytest
 import pytest_asyncio
 
 from tests.engines.wasm.worker_client import cache_folder
-from toolfold import Runtime, RuntimeSettings
+from tests.killed import ASK
+from toolfold import Outcome, Paused, Reply, Runtime, RuntimeSettings
 from toolfold.engines.registry import AutoEngine
 from toolfold.engines.scripted import ScriptedEngine
 from toolfold.engines.wasm import artifacts
 from toolfold.errors import EngineUnavailable
+from toolfold.ledger.sqlite.store import SqliteLedger
 
 pytestmark = [pytest.mark.timeout(600), pytest.mark.asyncio(loop_scope="module")]
 
@@ -138,3 +140,40 @@ async def test_a_wait_for_another_thread_fails_with_words(runtime: Runtime) -> N
         "line 2: RuntimeError: nothing can end this wait: this engine runs threads one after the other,"
         " when they are started\nqueue.Queue().get()"
     )
+
+
+async def test_a_program_with_pandas_does_not_wait_for_its_import(runtime: Runtime) -> None:
+    text = "import pandas as pd\npd.DataFrame({'a': [1, 2, 1]}).groupby('a').size().tolist()"
+    await runtime.run(text)  # starts a worker of that library set
+
+    outcomes = [await runtime.run(text) for _ in range(5)]
+
+    assert [outcome.value for outcome in outcomes] == [[2, 1]] * 5
+    assert min(outcome.seconds for outcome in outcomes) < 0.3
+
+
+async def test_its_clock_of_cpu_time_is_the_programs_own(runtime: Runtime) -> None:
+    outcome = await runtime.run(
+        "import time\nbegan = time.process_time()\ntime.sleep(0.2)\n[began, time.process_time()]"
+    )
+
+    assert all(0 <= seconds < 0.2 for seconds in outcome.value)
+
+
+async def test_names_and_files_of_a_session_stay_and_a_paused_program_is_replayed_elsewhere(tmp_path: Path) -> None:
+    ledger = SqliteLedger(tmp_path / "ledger.db")
+    text = "import random\nn = random.random()\nfirst = await ask(q=n)\n[n, first, await ask(q=2)]"
+    async with Runtime(engine="wasm", ledger=ledger) as first:
+        await first.run("x = 1\nopen('f.txt', 'w').write('one')", session="s", keep_names=True)
+        kept = await first.run("print(x, open('f.txt').read())", session="s")
+        step = await first.start(text, tools=[ASK])
+        assert isinstance(step, Paused)
+        asked = step.calls[0].arguments["q"]
+        step = await first.resume(step.execution_id, [Reply(call_id=1, value="a")])
+    async with Runtime(engine="wasm", ledger=ledger) as second:
+        assert isinstance(step, Paused)
+        outcome = await second.resume(step.execution_id, [Reply(call_id=2, value="b")])
+
+    assert kept.stdout == "1 one\n"
+    assert isinstance(outcome, Outcome)
+    assert outcome.value == [asked, "a", "b"]

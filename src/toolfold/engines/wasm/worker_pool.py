@@ -200,6 +200,8 @@ class Worker:
         """Layers around the process, as JSON, once it is ready. What a hostile one says of itself proves nothing."""
         self.last_words = b""
         self.over = asyncio.create_task(self._watch())
+        pool.watches.add(self.over)
+        self.over.add_done_callback(pool.watches.discard)
 
     def kill(self) -> None:
         if self.is_gone:
@@ -233,11 +235,13 @@ class WorkerPool:
         self._workers: list[Worker] = []
         self._free: list[Slot] = []
         self._starting: set[asyncio.Task[None]] = set()
+        self.watches: set[asyncio.Task[None]] = set()
+        """One for each process that has not ended."""
         self._is_open = True
 
     async def start(self) -> None:
         """Start the first worker, and wait until a program can run."""
-        await self._start_worker()
+        await self._spawn()
         await self._until_ready(self._free[0])
         self._top_up()
 
@@ -252,7 +256,8 @@ class WorkerPool:
             if not self._is_open:
                 raise EngineUnavailable(NOT_OPEN)
             if not self._free:
-                await self._start_worker()
+                # Whoever waits may leave; a process that is half started is still ours.
+                await asyncio.shield(self._spawn())
             # Where the fewest programs are, so that they have several cores.
             slot = min(self._free, key=lambda slot: (not slot.ready.done(), slot.worker.busy))
             self._free.remove(slot)
@@ -293,9 +298,13 @@ class WorkerPool:
 
     def _top_up(self) -> None:
         if self._is_open and len(self._workers) + len(self._starting) < self._warm:
-            task = asyncio.create_task(self._start_worker())
-            self._starting.add(task)
-            task.add_done_callback(self._starting.discard)
+            self._spawn()
+
+    def _spawn(self) -> asyncio.Task[None]:
+        task = asyncio.create_task(self._start_worker())
+        self._starting.add(task)
+        task.add_done_callback(self._starting.discard)
+        return task
 
     async def _start_worker(self) -> None:
         pairs = [socket.socketpair() for _ in range(SLOTS)] if os.name == "posix" else []
@@ -330,7 +339,6 @@ class WorkerPool:
     async def close(self) -> None:
         self._is_open = False
         await asyncio.gather(*self._starting, return_exceptions=True)
-        workers = tuple(self._workers)
-        for worker in workers:
+        for worker in tuple(self._workers):
             worker.kill()
-        await asyncio.gather(*(worker.over for worker in workers))
+        await asyncio.gather(*self.watches)
