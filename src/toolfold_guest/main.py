@@ -21,7 +21,7 @@ import types
 from collections.abc import Callable
 from typing import Any, NoReturn
 
-from toolfold_guest import preload, private_names
+from toolfold_guest import module_copies, preload
 from toolfold_guest.calls import pending_call
 from toolfold_guest.calls.channel import Channel
 from toolfold_guest.calls.message_transport import GuestInbox, GuestOutbox
@@ -143,8 +143,8 @@ def prepare(library_set: str) -> None:
         # One that fails warms the wrong code, in silence.
         assert b'"finished"' in output, output
         if number == 1:  # all is loaded now; later passes specialise the bytecode, for these copies
-            private_names.take_back_builtins()
-            private_names.copy_modules()
+            module_copies.take_back_builtins()
+            module_copies.copy_modules()
     try:
         raise ValueError
     except ValueError as error:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from toolfold.config.write_config import secrets_in
+from toolfold.config.server_entries import secrets_in
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,7 @@
 
 import pytest
 
-from toolfold.interfaces.server.stop_signals import is_local_request, is_loopback
+from toolfold.interfaces.server.local_requests import is_local_request, is_loopback
 
 
 @pytest.mark.parametrize(

@@ -293,7 +293,7 @@ class Execution:
             plan, tell = self.plan, self._tell
             calls = self._calls = ExecutionCalls(
                 plan, self._services, life=self.life, record=self.record, clock=self.clock,
-                accounts=Accounts(self.id, self._began, tell, plan.on_call),
+                accounts=Accounts(self.id, self._began, tell, plan.options.on_call),
                 look_again=self._look_again, tell=tell,
             )  # fmt: skip
         return calls

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from toolfold.events import Listener, Listeners
     from toolfold.execution.pauses import PausedLimits
     from toolfold.execution.recorded_history import ReplayHistory, Rerun
-    from toolfold.models import CallRecord, Language, Outcome, ProgramKeywords, ToolSpec
+    from toolfold.models import Language, Outcome, ProgramKeywords, ToolSpec
     from toolfold.sessions import Session, SessionLimits
     from toolfold.sessions.stores import FileStore
     from toolfold.tools.catalog import Catalog
@@ -75,7 +75,8 @@ class ExecutionPlan(msgspec.Struct, frozen=True, kw_only=True):
     repeatable_tools: frozenset[str]
     """Tools that may be called again where it is not known whether a call reached them."""
     session: Session | None = None
-    on_call: Callable[[CallRecord], None] | None = None
+    options: ProgramOptions = ProgramOptions()
+    """As it was asked for here; without files and callbacks where the execution was begun elsewhere."""
     past: ReplayHistory | None = None
     """The execution went on in another process, and this is its record there."""
     rerun: Rerun | None = None

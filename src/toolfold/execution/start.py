@@ -359,7 +359,7 @@ class ExecutionPlanner:
         )
         return self._plan(
             start_record, ReplayTape() if is_taped else None, request.session, can_pause=request.can_pause,
-            on_call=options.on_call, rerun=rerun, is_durable=request.is_durable, preparation=preparation,
+            options=options, rerun=rerun, is_durable=request.is_durable, preparation=preparation,
         )  # fmt: skip
 
     def _start_record(

@@ -25,7 +25,6 @@ from toolfold.program.known_names import (
 )
 from toolfold.program.parse import late_error, problem_at, problem_at_byte, program_in, split_lines, unfit_text
 from toolfold.program.reader import ProgramReader
-from toolfold.program.reader_facts import Function, last_name
 from toolfold.program.rules.analysis import Analysis
 from toolfold.program.rules.arguments import Fault
 from toolfold.program.rules.imports import (
@@ -38,6 +37,7 @@ from toolfold.program.rules.imports import (
 )
 from toolfold.program.rules.tool_calls import ToolCallCheck, stand_ins
 from toolfold.program.rules.undefined_names import Bindings
+from toolfold.program.syntax_facts import Function, last_name
 from toolfold_guest.shared.bash_functions import bash_name
 
 _PLAIN: Final = frozenset({ast.Module, ast.Expr, ast.Await, ast.Call, ast.Name, ast.Constant, ast.keyword})

@@ -16,8 +16,8 @@ import msgspec
 from toolfold.models import Limits, Problem, ToolSpec
 from toolfold.program.parse import parse
 from toolfold.program.reader import ProgramReader
-from toolfold.program.reader_facts import Function
 from toolfold.program.rules.arguments import InputSignature
+from toolfold.program.syntax_facts import Function
 from toolfold_guest.shared import reserved_names as shared_names
 from toolfold_guest.shared.call_style import ASYNC_PREFIX, awaited_values
 from toolfold_guest.shared.reserved_names import NOTEBOOK_NAMES, RESERVED

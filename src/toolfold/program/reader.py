@@ -5,8 +5,8 @@ from __future__ import annotations
 import ast
 from typing import Any, Final
 
-from toolfold.program import reader_facts
-from toolfold.program.reader_facts import (
+from toolfold.program import syntax_facts
+from toolfold.program.syntax_facts import (
     GUARDED,
     MAYBE,
     OPAQUE,
@@ -331,7 +331,7 @@ class ProgramReader(Walk):
                 handler(self, node, scope, guard)
             else:
                 self.children(node, scope, guard)
-        reader_facts.settle(self)
+        syntax_facts.settle(self)
 
 
 def _leaf(_walk: Walk, _node: ast.AST, _scope: Scope, _guard: Guard) -> None:
@@ -340,5 +340,5 @@ def _leaf(_walk: Walk, _node: ast.AST, _scope: Scope, _guard: Guard) -> None:
 
 _LEAVES: Final = (ast.MatchSingleton, ast.Pass, ast.Break, ast.Continue)
 _HANDLERS: Final[dict[type[ast.AST], Handler]] = {
-    **reader_facts.NAME_HANDLERS, **BLOCK_HANDLERS, **USE_HANDLERS, **dict.fromkeys(_LEAVES, _leaf),
+    **syntax_facts.NAME_HANDLERS, **BLOCK_HANDLERS, **USE_HANDLERS, **dict.fromkeys(_LEAVES, _leaf),
 }  # fmt: skip

@@ -32,7 +32,7 @@ _FONTS_OF_MATPLOTLIB: Final = "/mpl-data/fonts/ttf"
 _USUAL_FONTS: Final = "/usr/share/fonts/truetype/dejavu"
 _SMALL_BYTES: Final = 1536 * 1024
 _SMALL_FILES: Final = 100
-_START: Final = "import toolfold_guest.private_names; from toolfold_guest.zygote import main; main()"
+_START: Final = "import toolfold_guest.module_copies; from toolfold_guest.zygote import main; main()"
 _ENVIRONMENT: Final = {
     "ARROW_DEFAULT_MEMORY_POOL": "system",  # its own reserves a quarter of a guest's address space
     "HOME": "/tmp",

@@ -51,7 +51,7 @@ _ENVIRONMENT: Final = {
 _GUEST_FOLDER: Final = "/py/guest"
 _PREPARE: Final = (
     f"import sys; sys.path.append({_GUEST_FOLDER!r})\n"
-    "from toolfold_guest import private_names, wasm_door\nwasm_door.prepare({!r})"
+    "from toolfold_guest import module_copies, wasm_door\nwasm_door.prepare({!r})"
 )
 SERVE: Final = "from toolfold_guest import wasm_door\nwasm_door.serve()"
 _MAP_FIXED: Final = 0x10

@@ -13,7 +13,7 @@ from mcp.server.stdio import stdio_server
 from toolfold.engines.registry import known_engine
 from toolfold.errors import UsageError
 from toolfold.interfaces.callback.child_server import make_server
-from toolfold.interfaces.server.stop_signals import OnlyFromHere, is_loopback
+from toolfold.interfaces.server.local_requests import OnlyFromHere, is_loopback
 
 
 def main() -> None:

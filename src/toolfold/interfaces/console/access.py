@@ -19,7 +19,7 @@ from toolfold.interfaces.http.access.continuation_tokens import Signer
 from toolfold.interfaces.http.body_reader import admit
 from toolfold.interfaces.http.outcome_bodies import Refusal
 from toolfold.interfaces.http.settings import ALL_ROLES, Role
-from toolfold.interfaces.server.stop_signals import is_local_request, send_error
+from toolfold.interfaces.server.local_requests import is_local_request, send_error
 from toolfold.ledger.base import ExecutionHistory
 from toolfold.runtime import Runtime
 

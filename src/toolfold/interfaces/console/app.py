@@ -42,7 +42,7 @@ from toolfold.interfaces.http.body_reader import Intakes, wait_for_hangup
 from toolfold.interfaces.http.outcome_bodies import Refusal
 from toolfold.interfaces.http.responses import json_response, refusal_of
 from toolfold.interfaces.http.settings import Settings
-from toolfold.interfaces.server.stop_signals import is_loopback
+from toolfold.interfaces.server.local_requests import is_loopback
 from toolfold.ledger.base import Ledger
 from toolfold.ledger.remote_approval import LedgerApproval, decide
 from toolfold.models import Outcome, Prices, ProgramOptions

@@ -30,7 +30,7 @@ from toolfold.interfaces.http.request_models import ForwardedRequest, StartReque
 from toolfold.interfaces.http.responses import Responses, bind_path_params, json_response
 from toolfold.interfaces.http.settings import HttpContext, Settings
 from toolfold.interfaces.http.trainer_routes import OneShotRoutes
-from toolfold.interfaces.server.stop_signals import OnlyFromHere
+from toolfold.interfaces.server.local_requests import OnlyFromHere
 from toolfold.ledger.base import Ledger
 from toolfold.ledger.ledger_factory import is_shared
 from toolfold.models import Limits, ToolSpec

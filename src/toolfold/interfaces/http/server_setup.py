@@ -22,7 +22,8 @@ from toolfold.interfaces.http.access.continuation_tokens import load_or_create_k
 from toolfold.interfaces.http.app import create_app
 from toolfold.interfaces.http.settings import ApiKey, JwtSettings, Settings, jwt_tenant
 from toolfold.interfaces.server.http_server import ConnectionLimits, HttpServer, listen
-from toolfold.interfaces.server.stop_signals import is_loopback, on_signal
+from toolfold.interfaces.server.local_requests import is_loopback
+from toolfold.interfaces.server.stop_signals import on_signal
 from toolfold.ledger.base import Ledger
 from toolfold.ledger.ledger_factory import default_path, is_shared
 from toolfold.ledger.sqlite.store import SqliteLedger

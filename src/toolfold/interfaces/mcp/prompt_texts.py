@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Final
 
 from toolfold.errors import UsageError
-from toolfold.interfaces.server.stop_signals import is_loopback
+from toolfold.interfaces.server.local_requests import is_loopback
 from toolfold.models import Json
 
 ENTRY_NAME: Final = "execute_program"

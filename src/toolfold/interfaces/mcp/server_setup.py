@@ -47,7 +47,8 @@ from toolfold.interfaces.mcp.program_tasks import yield_policy_of
 from toolfold.interfaces.mcp.prompt_texts import ENTRY_NAME, TOKEN_VARIABLE, check_token_needed
 from toolfold.interfaces.mcp.server import McpServer
 from toolfold.interfaces.server.http_server import HttpServer, listen
-from toolfold.interfaces.server.stop_signals import OnlyFromHere, on_signal
+from toolfold.interfaces.server.local_requests import OnlyFromHere
+from toolfold.interfaces.server.stop_signals import on_signal
 from toolfold.ledger.sqlite.store import SqliteLedger
 from toolfold.models import File
 from toolfold.runtime import Runtime

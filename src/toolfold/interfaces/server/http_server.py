@@ -20,7 +20,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from toolfold.errors import UsageError
-from toolfold.interfaces.server.stop_signals import send_error
+from toolfold.interfaces.server.local_requests import send_error
 
 # ----------------------------------------------------------------------------------------------------
 # Connections of an interface that listens: how many there are, how long each may say nothing, how slowly it may read.

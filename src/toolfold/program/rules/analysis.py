@@ -13,8 +13,8 @@ from typing import Final
 from toolfold.models import ToolSpec
 from toolfold.program.known_names import PRESET_NAMES, ToolIndex
 from toolfold.program.reader import ProgramReader
-from toolfold.program.reader_facts import Function, Kind, Scope, last_name
 from toolfold.program.rules.reachability import Reachability
+from toolfold.program.syntax_facts import Function, Kind, Scope, last_name
 
 _PRESETS: Final = frozenset(PRESET_NAMES)
 _PLAIN_DECORATORS: Final = frozenset({"dataclass", "total_ordering", "final"})

@@ -20,10 +20,10 @@ from typing import Final
 
 from toolfold.models import InstalledSet
 from toolfold.program.known_names import FACTS, ToolIndex
-from toolfold.program.reader_facts import CATCHES_ATTRIBUTES, CATCHES_IMPORTS, CATCHES_KEYS, Kind
 from toolfold.program.rules.analysis import Analysis
 from toolfold.program.rules.arguments import Fault
 from toolfold.program.rules.reachability import Reach
+from toolfold.program.syntax_facts import CATCHES_ATTRIBUTES, CATCHES_IMPORTS, CATCHES_KEYS, Kind
 from toolfold_guest.shared.reserved_names import LIBRARIES, NOTEBOOK_MODULES, library_of
 
 _NETWORK: Final = frozenset(

@@ -15,7 +15,9 @@ from itertools import pairwise
 from typing import Final
 
 from toolfold.program.known_names import PRESET_NAMES
-from toolfold.program.reader_facts import (
+from toolfold.program.rules.analysis import Analysis
+from toolfold.program.rules.arguments import Fault
+from toolfold.program.syntax_facts import (
     CATCHES_ATTRIBUTES,
     CATCHES_TYPES,
     SPEAKS_OF_NAMES,
@@ -27,8 +29,6 @@ from toolfold.program.reader_facts import (
     is_generator,
     last_name,
 )
-from toolfold.program.rules.analysis import Analysis
-from toolfold.program.rules.arguments import Fault
 
 _COROUTINE_ATTRIBUTES: Final = ("close", "send", "throw")
 _SPOILING: Final[dict[type[ast.AST], str]] = {

@@ -8,12 +8,12 @@ from collections.abc import Iterator
 from typing import Final
 
 from toolfold.program.known_names import nearest
-from toolfold.program.reader_facts import CATCHES_ATTRIBUTES, CATCHES_TYPES, Function, Kind, NodeUse, Scope, last_name
 from toolfold.program.rules import value_uses
 from toolfold.program.rules.analysis import Analysis
 from toolfold.program.rules.arguments import Fault
 from toolfold.program.rules.reachability import Reach
 from toolfold.program.rules.value_types import ATTRIBUTES, DICT, LIST, SET, STR, ValueType
+from toolfold.program.syntax_facts import CATCHES_ATTRIBUTES, CATCHES_TYPES, Function, Kind, NodeUse, Scope, last_name
 
 _PATCHED: Final = frozenset({"__code__", "__defaults__", "__kwdefaults__"})
 """Attributes that change what a function takes."""

@@ -17,7 +17,7 @@ from itertools import pairwise
 from typing import Final
 
 from toolfold.program.reader import ProgramReader
-from toolfold.program.reader_facts import (
+from toolfold.program.syntax_facts import (
     GUARDED,
     MAYBE,
     WITHIN,

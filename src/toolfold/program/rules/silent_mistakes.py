@@ -11,10 +11,10 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
-from toolfold.program.reader_facts import CATCHES_TYPES, UNGUARDED, Function, NodeUse, last_name
 from toolfold.program.rules.analysis import Analysis
 from toolfold.program.rules.arguments import Fault
 from toolfold.program.rules.misused_values import is_print
+from toolfold.program.syntax_facts import CATCHES_TYPES, UNGUARDED, Function, NodeUse, last_name
 
 
 def silent_faults(program: Analysis) -> Iterator[Fault]:

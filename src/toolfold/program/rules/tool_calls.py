@@ -13,7 +13,9 @@ from typing import Final, NamedTuple
 from toolfold.models import ToolSpec
 from toolfold.program.known_names import GUEST_NAMES, READY_NAMES, ToolIndex, nearest
 from toolfold.program.reader import ProgramReader
-from toolfold.program.reader_facts import (
+from toolfold.program.rules.analysis import Analysis
+from toolfold.program.rules.arguments import Fault, InputSignature, fault_in
+from toolfold.program.syntax_facts import (
     CATCHES_ATTRIBUTES,
     CATCHES_IMPORTS,
     CATCHES_NAMES,
@@ -28,8 +30,6 @@ from toolfold.program.reader_facts import (
     is_generator,
     position_of,
 )
-from toolfold.program.rules.analysis import Analysis
-from toolfold.program.rules.arguments import Fault, InputSignature, fault_in
 from toolfold_guest.shared.call_style import ASYNC_PREFIX
 
 _FEW: Final = 6

@@ -15,10 +15,10 @@ from collections.abc import Iterator
 from typing import Final
 
 from toolfold.program.known_names import FACTS, PRESET_NAMES, READY_NAMES, ToolIndex
-from toolfold.program.reader_facts import CATCHES_NAMES, MAYBE, Function, Kind, NodeUse, Scope, last_name, position_of
 from toolfold.program.rules.analysis import Analysis
 from toolfold.program.rules.arguments import Fault
 from toolfold.program.rules.reachability import LOOPS, Reach
+from toolfold.program.syntax_facts import CATCHES_NAMES, MAYBE, Function, Kind, NodeUse, Scope, last_name, position_of
 from toolfold_guest.shared.reserved_names import PROGRAMS
 
 _IMPLICIT: Final = frozenset({"__class__", "__qualname__", "__module__", "__path__", "_", "reveal_type"})

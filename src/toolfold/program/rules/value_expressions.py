@@ -11,18 +11,6 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from toolfold.models import ProblemKind
-from toolfold.program.reader_facts import (
-    CATCHES_ATTRIBUTES,
-    CATCHES_KEYS,
-    CATCHES_TYPES,
-    GUARDED,
-    Function,
-    Guard,
-    Kind,
-    Scope,
-    is_generator,
-    last_name,
-)
 from toolfold.program.rules import value_uses
 from toolfold.program.rules.analysis import Analysis
 from toolfold.program.rules.arguments import Fault
@@ -48,6 +36,18 @@ from toolfold.program.rules.value_types import (
     list_of,
     of_method,
     used,
+)
+from toolfold.program.syntax_facts import (
+    CATCHES_ATTRIBUTES,
+    CATCHES_KEYS,
+    CATCHES_TYPES,
+    GUARDED,
+    Function,
+    Guard,
+    Kind,
+    Scope,
+    is_generator,
+    last_name,
 )
 
 _ASKING: Final = frozenset(

@@ -10,7 +10,11 @@ import ast
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final
 
-from toolfold.program.reader_facts import (
+from toolfold.program.rules.analysis import Analysis
+from toolfold.program.rules.arguments import Fault
+from toolfold.program.rules.value_expressions import ANY_KEY, ITEMS, Expressions, parameters_of
+from toolfold.program.rules.value_types import NONE, Type, join, join_all, of_method
+from toolfold.program.syntax_facts import (
     CATCHES_KEYS,
     GUARDED,
     Function,
@@ -21,10 +25,6 @@ from toolfold.program.reader_facts import (
     is_generator,
     last_name,
 )
-from toolfold.program.rules.analysis import Analysis
-from toolfold.program.rules.arguments import Fault
-from toolfold.program.rules.value_expressions import ANY_KEY, ITEMS, Expressions, parameters_of
-from toolfold.program.rules.value_types import NONE, Type, join, join_all, of_method
 
 _MOST_ROUNDS: Final = 4
 

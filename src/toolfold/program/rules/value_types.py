@@ -13,7 +13,7 @@ from functools import reduce
 from typing import Final, TypeAlias
 
 from toolfold.models import Json
-from toolfold.program.reader_facts import last_name
+from toolfold.program.syntax_facts import last_name
 from toolfold.prompts.schema_types import resolve
 
 _CHOICES: Final = frozenset({"anyOf", "oneOf", "allOf", "not", "if", "nullable", "$dynamicRef"})

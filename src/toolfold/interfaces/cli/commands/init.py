@@ -18,7 +18,7 @@ from toolfold.config.discovery import FILE_NAME, display_path
 from toolfold.config.import_clients import ClientServer, client_files, one_line, read_servers
 from toolfold.config.loader import MAX_BYTES
 from toolfold.config.model import plain_name
-from toolfold.config.write_config import ConfigWriter, ServerEntry
+from toolfold.config.server_entries import ConfigWriter, ServerEntry
 from toolfold.errors import UsageError
 from toolfold.interfaces.cli.command_process import write_json
 
