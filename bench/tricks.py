@@ -186,9 +186,11 @@ def look_up_aliases(text: str) -> str:
     return text
 
 
-_FULL_NAMES: dict[str, str] = dict(
-    re.findall(r"^(\w+) = (?:int\()?([\w.]+)\)?$", Path(stdlib_names.__file__).read_text("utf-8"), re.MULTILINE)
-)
+_ALIAS = re.compile(r'^ *(\w+) = (?:int\()?(?:getattr\((\w+), "(\w+)", 0\)|([\w.]+))\)?$', re.MULTILINE)
+_FULL_NAMES: dict[str, str] = {
+    found[1]: found[4] or f"{found[2]}.{found[3]}"
+    for found in _ALIAS.finditer(Path(stdlib_names.__file__).read_text("utf-8"))
+}
 
 
 def _measure(tree: Path, case: str) -> tuple[list[float], tuple[list[float], list[float]]]:

@@ -180,7 +180,7 @@ SECRETS = {
     "a key in a literal": ("await note(text='sk-abcdefghijklmnopqrstuvwxyz')", "line 1 has an API key of OpenAI or Anthropic"),
     "a value of the environment": ("await note(text='on ' + 'hunter2-hunter2')", "line 1 has a secret of the config or environment"),
     "a key in a comment": ("1\n# ghp_abcdefghijklmnopqrstuvwxyz0123456789\nawait note(text='a')", "line 2 has a token of GitHub"),
-    "a key that is put together": ("await note(text='xoxb-' + '1234567890')", "call 1 of note has a token of Slack"),
+    "a key that is put together": ("await note(text='xox' + 'b-9182736450')", "call 1 of note has a token of Slack"),
     "an argument that is called like a secret": ("await login(api_token='abc')", "call 1 of login, api_token has an argument that is marked secret"),
     "a reply": ("await tokens()\n1", "the reply to call 1 of tokens has a JSON web token"),
 }  # fmt: skip

@@ -147,7 +147,7 @@ class BridgedRuntime(Runtime):
         self._config = config
         self._globs = None if tenants is None else {name: Globs(patterns) for name, patterns in tenants.items()}
         self._hidden: dict[str, frozenset[str]] = {}
-        self._indexes: dict[tuple[ToolSpec, ...], Index] = {}
+        self._indexes: dict[tuple[str, ...], tuple[tuple[ToolSpec, ...], Index]] = {}
         self._bridge = _bridge(config, self._refresh)
         super().__init__(self._offered_tools(), settings=settings)
 
@@ -238,9 +238,10 @@ class BridgedRuntime(Runtime):
     def _index_for(self, tenant: str) -> Index:
         """The tools that a search finds: only those that the tenant may call."""
         specs = self._tools_of(tenant, hidden=self.hidden_from(tenant))
-        if specs not in self._indexes:
-            self._indexes[specs] = Index([spec for spec in specs if spec.name != SEARCH_SPEC.name])
-        return self._indexes[specs]
+        names = tuple(spec.name for spec in specs)
+        if names not in self._indexes or self._indexes[names][0] != specs:
+            self._indexes[names] = specs, Index([spec for spec in specs if spec.name != SEARCH_SPEC.name])
+        return self._indexes[names][1]
 
 
 def is_granted(tool: Tool) -> bool:

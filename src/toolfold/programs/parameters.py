@@ -263,9 +263,8 @@ def _refusal(place: str, kind: str) -> UsageError:
 
 
 def _secret(text: str) -> str:
-    if mask_secrets(text) != text:
-        return "a secret of the config or environment"
-    return next((kind for kind, shape in _SHAPES.items() if shape.search(text)), "")
+    shaped = next((kind for kind, shape in _SHAPES.items() if shape.search(text)), "")
+    return shaped or ("a secret of the config or environment" if mask_secrets(text) != text else "")
 
 
 def _secret_in(value: Value) -> str:

@@ -23,7 +23,7 @@ COMMANDS: dict[str, tuple[list[str], list[str]]] = {
         "slowest", "problems"]),
     "doctor": (["--require", "none"], ["kernel", "machine", "python", "user", "layers", "canaries", "notes",
         "libraries", "library_sets", "host_libraries", "bash", "bash_refusal", "bash_memory",
-        "cgroup_refusal", "tier", "required", "ok"]),
+        "cgroup_refusal", "wasm", "tier", "required", "ok"]),
     "init": (["--force"], ["path", "backup", "servers", "left_out", "replaced", "variables", "next"]),
     "tools list": (["--tools", "tools.py"], ["name", "description"]),
     "tools search": (["price", "--tools", "tools.py"], ["name", "description"]),
@@ -50,7 +50,11 @@ COMMANDS: dict[str, tuple[list[str], list[str]]] = {
 NEED_MORE = {
     "eval": [],
     "ledger rekey": ["--new-key-env", "NO_SUCH_VARIABLE"],
+    "engines prepare": ["process"],
     "libraries sync": [],
+    **{f"programs {word}": ["missing"] for word in ("accept", "delete", "diff", "reject", "run", "show", "test")},
+    "programs list": ["--tools", "missing.py"],
+    "programs save": ["missing", "--name", "colors"],
     "runs show": ["no-such-id"],
     "tools list": ["--tools", "missing.py"],
 }

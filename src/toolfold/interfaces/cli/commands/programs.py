@@ -198,18 +198,24 @@ def _accept(name: _Name, config: ConfigOption = None, tenant: _Tenant = "", json
 
 
 @programs_app.command("reject")
-def _reject(name: _Name, config: ConfigOption = None, tenant: _Tenant = "") -> int:
+def _reject(name: _Name, config: ConfigOption = None, tenant: _Tenant = "", json: JsonOption = False) -> int:
     """Delete a program that a model proposed."""
     _folders(config).reject(name, tenant)
-    typer.echo(f"rejected {name}")
-    return 0
+    return _say_done("rejected", name, as_json=json)
 
 
 @programs_app.command("delete")
-def _delete(name: _Name, config: ConfigOption = None, tenant: _Tenant = "") -> int:
+def _delete(name: _Name, config: ConfigOption = None, tenant: _Tenant = "", json: JsonOption = False) -> int:
     """Delete a saved program and its record; former versions stay."""
     _folders(config).remove(name, tenant)
-    typer.echo(f"deleted {name}")
+    return _say_done("deleted", name, as_json=json)
+
+
+def _say_done(what: str, name: str, *, as_json: bool) -> int:
+    if as_json:
+        write_json({what: name})
+    else:
+        typer.echo(f"{what} {name}")
     return 0
 
 
@@ -232,9 +238,14 @@ def _diff(
     version: Annotated[int | None, typer.Option(min=1, help="Compare with this one. Default: the one before.")] = None,
     config: ConfigOption = None,
     tenant: _Tenant = "",
+    json: JsonOption = False,
 ) -> int:
     """Show what changed since a former version."""
-    typer.echo(_folders(config).diff(name, tenant, version=version), nl=False)
+    text = _folders(config).diff(name, tenant, version=version)
+    if json:
+        write_json({"diff": text})
+    else:
+        typer.echo(text, nl=False)
     return 0
 
 
