@@ -3,6 +3,7 @@
 import os
 import signal
 import subprocess
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -94,7 +95,8 @@ def test_ctrl_c_while_a_command_is_loading_ends_it_without_a_word(tmp_path: Path
 
     done = subprocess.run(
         [*COMMAND, *command.split()], cwd=tmp_path, env=environment, stdin=subprocess.DEVNULL,
-        capture_output=True, text=True, check=False,
+        # A job in the background of a script ignores Ctrl-C, and so would its children.
+        capture_output=True, text=True, check=False, preexec_fn=partial(signal.signal, signal.SIGINT, signal.SIG_DFL),
     )  # fmt: skip
 
     assert (done.returncode, done.stdout, done.stderr) == (-signal.SIGINT, "", "")
